@@ -1,0 +1,18 @@
+//! Bytes to meaning: JSON, safetensors, `params.json`, `tekken.json`, UTF-8 text and WAV.
+//!
+//! Everything here borrows its input, validates it once and computes nothing. No input can make it panic,
+//! recurse or allocate.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+pub mod json;
+pub mod params;
+pub mod safetensors;
+pub mod tekken;
+pub mod utf8;
+pub mod wav;
