@@ -79,29 +79,12 @@ impl<'a> Ops<'a> {
 
     /// Writes `n` new positions, `first..first + n`, into a ring: `x` is `[n][n_kv_heads][head_dim]`, `ring`
     /// `[n_kv_heads][capacity][head_dim]`.
-    pub fn ring_store(
-        &self,
-        _heads: Heads,
-        _capacity: usize,
-        _first: u64,
-        _x: &[f32],
-        _ring: &mut [f32],
-    ) {
-    }
+    pub fn ring_store(&self, _heads: Heads, _capacity: usize, _first: u64, _x: &[f32], _ring: &mut [f32]) {}
 
     /// Causal attention with a sliding window: the query at position `p` sees `p - window + 1 ..= p`.
     ///
     /// `q` is `[n][n_heads][head_dim]` at positions `first..first + n`, already in the ring; `y` has its shape.
-    pub fn attention(
-        &self,
-        _heads: Heads,
-        _window: usize,
-        _first: u64,
-        _q: &[f32],
-        _ring: Ring,
-        _y: &mut [f32],
-    ) {
-    }
+    pub fn attention(&self, _heads: Heads, _window: usize, _first: u64, _q: &[f32], _ring: Ring, _y: &mut [f32]) {}
 
     /// `gate = silu(gate) * up`, SwiGLU's product.
     pub fn silu_mul(&self, _gate: &mut [f32], _up: &[f32]) {}
