@@ -571,13 +571,12 @@ fn number(start: Rest<'_>) -> Result<(Number<'_>, Rest<'_>), Fault<'_>> {
     Ok((number, rest))
 }
 
-/// The value of the first `count` digits, if it fits.
+/// The value of the first `count` bytes as decimal digits, if they are digits and the value fits.
 fn decimal(digits: &[u8], count: u64) -> Option<u64> {
     let mut value = 0u64;
     for &digit in digits.get(..usize::try_from(count).ok()?)? {
-        value = value
-            .checked_mul(10)?
-            .checked_add(u64::from(digit.checked_sub(b'0')?))?;
+        let digit = char::from(digit).to_digit(10)?;
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
     }
     Some(value)
 }
