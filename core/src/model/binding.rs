@@ -426,7 +426,7 @@ impl Binding {
         let slot = slots.get(role.index(&self.params))?;
         let storage = slot.storage?;
         let (rows, cols) = role.shape(&self.params).matrix();
-        let len = rows.checked_mul(cols)?.checked_mul(storage.bytes_per_element())?;
+        let len = rows.checked_mul(cols)?.checked_mul(storage.size())?;
         let start = usize::try_from(slot.begin).ok()?;
         let range = Range { start, end: start.checked_add(len)? };
         Matrix::new(bytes.get(range)?, rows, cols, storage)
