@@ -122,11 +122,17 @@ impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delay { ms } => {
-                write!(f, "a delay of {ms} ms is not possible: take one of 80, 160, …, 1200 (steps of 80) or 2400")
+                write!(
+                    f,
+                    "a delay of {ms} ms is not possible: take one of 80, 160, …, 1200 (steps of 80) or 2400"
+                )
             }
             Self::EmptyChunk => f.write_str("a chunk needs at least one position"),
             Self::TokenId { id, vocab_size } => {
-                write!(f, "token id {id} of the prompt is not in the vocabulary of {vocab_size}")
+                write!(
+                    f,
+                    "token id {id} of the prompt is not in the vocabulary of {vocab_size}"
+                )
             }
             Self::TooLarge { name } => write!(f, "the memory for {name} is more than this machine can address"),
             Self::BufferTooSmall { name, needed, given } => {
@@ -191,7 +197,9 @@ impl Layout {
     /// [`LayoutError`] if an option is impossible or a size cannot be addressed.
     pub fn new(params: &Params, options: &Options) -> Result<Self, LayoutError> {
         if !is_delay(options.delay_tokens) {
-            return Err(LayoutError::Delay { ms: options.delay_tokens.saturating_mul(MS_PER_POSITION) });
+            return Err(LayoutError::Delay {
+                ms: options.delay_tokens.saturating_mul(MS_PER_POSITION),
+            });
         }
         if options.chunk == 0 {
             return Err(LayoutError::EmptyChunk);
@@ -259,7 +267,11 @@ impl Layout {
     }
 
     fn measure(&self, region: Region, show: &mut dyn FnMut(Item)) -> Result<usize, LayoutError> {
-        let mut count = Count { region, values: 0, show };
+        let mut count = Count {
+            region,
+            values: 0,
+            show,
+        };
         let chunk = self.options.chunk;
         match region {
             Region::State => self.state(&mut count).map(|_| ())?,
@@ -281,10 +293,16 @@ impl Layout {
                 mel: c.piece("carried mel frames", &[KEPT_MEL_FRAMES, MEL_BINS])?,
                 conv0: c.piece("carried convolution output", &[KEPT_CONV0_FRAMES, e.dim])?,
             },
-            encoder_cache: c.piece("encoder KV cache", &cache_shape(e.n_layers, encoder::heads(e), self.encoder_capacity))?,
+            encoder_cache: c.piece(
+                "encoder KV cache",
+                &cache_shape(e.n_layers, encoder::heads(e), self.encoder_capacity),
+            )?,
             embeddings: c.piece("audio embeddings", &[chunk, d.dim])?,
             ada: c.piece("delay conditioning", &[d.n_layers, d.dim])?,
-            decoder_cache: c.piece("decoder KV cache", &cache_shape(d.n_layers, decoder::heads(d), self.decoder_capacity))?,
+            decoder_cache: c.piece(
+                "decoder KV cache",
+                &cache_shape(d.n_layers, decoder::heads(d), self.decoder_capacity),
+            )?,
         })
     }
 
@@ -313,7 +331,10 @@ impl Layout {
         let scratch = StemScratch {
             mel: c.piece("mel frames", &[mel_frames.saturating_add(KEPT_MEL_FRAMES), MEL_BINS])?,
             mel_patches: c.piece("patches of mel frames", &[mel_frames, MEL_BINS, CONV_KERNEL])?,
-            conv0: c.piece("first convolution", &[mel_frames.saturating_add(KEPT_CONV0_FRAMES), e.dim])?,
+            conv0: c.piece(
+                "first convolution",
+                &[mel_frames.saturating_add(KEPT_CONV0_FRAMES), e.dim],
+            )?,
             conv0_patches: c.piece("patches of the first convolution", &[frames, e.dim, CONV_KERNEL])?,
         };
         Ok((encoder, scratch))
@@ -322,7 +343,10 @@ impl Layout {
     fn encoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<EncoderPass<C::Piece>, LayoutError> {
         let e = &self.params.encoder;
         let frames = self.frames(positions)?;
-        Ok((self.encoder_stream(c, frames)?, layer(c, frames, e.dim, encoder::heads(e), e.hidden_dim)?))
+        Ok((
+            self.encoder_stream(c, frames)?,
+            layer(c, frames, e.dim, encoder::heads(e), e.hidden_dim)?,
+        ))
     }
 
     fn adapter<C: Carve>(&self, c: &mut C, positions: usize) -> Result<AdapterPass<C::Piece>, LayoutError> {
@@ -359,7 +383,9 @@ const KEPT_CONV0_FRAMES: usize = 1;
 /// Samples under the mel windows of `positions` positions.
 pub(crate) fn window_samples(positions: usize) -> Result<usize, LayoutError> {
     let name = "samples";
-    product(name, &[positions, SAMPLES_PER_POSITION])?.checked_add(WINDOW.abs_diff(HOP)).ok_or(LayoutError::TooLarge { name })
+    product(name, &[positions, SAMPLES_PER_POSITION])?
+        .checked_add(WINDOW.abs_diff(HOP))
+        .ok_or(LayoutError::TooLarge { name })
 }
 
 fn layer<C: Carve>(
@@ -382,7 +408,10 @@ fn layer<C: Carve>(
 
 /// Room for what the first query of the widest pass still sees, and for the pass itself.
 fn ring_capacity(name: &'static str, window: usize, widest: usize) -> Result<usize, LayoutError> {
-    window.saturating_sub(1).checked_add(widest).ok_or(LayoutError::TooLarge { name })
+    window
+        .saturating_sub(1)
+        .checked_add(widest)
+        .ok_or(LayoutError::TooLarge { name })
 }
 
 fn cache_shape(n_layers: usize, heads: Heads, capacity: usize) -> [usize; 5] {
@@ -390,7 +419,10 @@ fn cache_shape(n_layers: usize, heads: Heads, capacity: usize) -> [usize; 5] {
 }
 
 fn product(name: &'static str, shape: &[usize]) -> Result<usize, LayoutError> {
-    shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim)).ok_or(LayoutError::TooLarge { name })
+    shape
+        .iter()
+        .try_fold(1usize, |product, &dim| product.checked_mul(dim))
+        .ok_or(LayoutError::TooLarge { name })
 }
 
 /// Takes one piece of memory after the other.
@@ -418,7 +450,11 @@ impl Carve for Count<'_> {
         if self.values > isize::MAX.unsigned_abs() / size_of::<f32>() {
             return Err(LayoutError::TooLarge { name });
         }
-        (self.show)(Item { region: self.region, name, values });
+        (self.show)(Item {
+            region: self.region,
+            name,
+            values,
+        });
         Ok(())
     }
 }
@@ -436,7 +472,8 @@ impl<'m> Carve for Split<'m> {
         let rest = mem::take(&mut self.rest);
         let given = rest.len();
         let (piece, rest) =
-            rest.split_at_mut_checked(needed).ok_or(LayoutError::BufferTooSmall { name, needed, given })?;
+            rest.split_at_mut_checked(needed)
+                .ok_or(LayoutError::BufferTooSmall { name, needed, given })?;
         self.rest = rest;
         Ok(piece)
     }
@@ -535,7 +572,11 @@ impl<'m> Memory<'m> {
                 return Err(LayoutError::BufferTooSmall { name, needed, given });
             }
         }
-        Ok(Self { layout: *layout, state: layout.state(&mut Split { rest: state })?, scratch })
+        Ok(Self {
+            layout: *layout,
+            state: layout.state(&mut Split { rest: state })?,
+            scratch,
+        })
     }
 
     /// The state, and the scratch of the delay conditioning.
@@ -560,7 +601,10 @@ impl<'m> Memory<'m> {
     }
 
     /// The state, and the scratch of the adapter over `positions`; the residual stream is the encoder layers'.
-    pub(crate) fn adapter(&mut self, positions: usize) -> Result<Views<'_, 'm, AdapterScratch<&mut [f32]>>, LayoutError> {
+    pub(crate) fn adapter(
+        &mut self,
+        positions: usize,
+    ) -> Result<Views<'_, 'm, AdapterScratch<&mut [f32]>>, LayoutError> {
         let (encoder, scratch) = self.layout.adapter(&mut Split { rest: self.scratch }, positions)?;
         Ok((&mut self.state, encoder, scratch))
     }

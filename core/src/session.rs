@@ -87,10 +87,16 @@ impl fmt::Display for SessionError {
             Self::OtherModel => f.write_str("the model is not the one that the session was made for"),
             Self::Finished => f.write_str("the utterance has ended; reset the session before feeding more audio"),
             Self::BadSample { index, value } => {
-                write!(f, "sample {index} is {value}, which cannot be audio (NaN, infinite or beyond ±{MAX_SAMPLE})")
+                write!(
+                    f,
+                    "sample {index} is {value}, which cannot be audio (NaN, infinite or beyond ±{MAX_SAMPLE})"
+                )
             }
             Self::NotANumber { stage, position } => {
-                write!(f, "the model computed NaN ({stage:?}, position {position}): its weights are damaged")
+                write!(
+                    f,
+                    "the model computed NaN ({stage:?}, position {position}): its weights are damaged"
+                )
             }
             Self::Weights(error) => error.fmt(f),
             Self::Layout(error) => error.fmt(f),
@@ -169,7 +175,10 @@ impl Session {
 
     /// Back to the start of the audio, for the next utterance in the same memory and with the same model.
     pub fn reset(&mut self) {
-        *self = Self { model: self.model, ..Self::new(&self.layout) };
+        *self = Self {
+            model: self.model,
+            ..Self::new(&self.layout)
+        };
     }
 
     /// Takes as many samples (16 kHz, mono, in [-1, 1)) as there is room for, and says how many.
@@ -276,7 +285,11 @@ impl Session {
     }
 
     fn check_memory(&self, memory: &Memory) -> Result<(), SessionError> {
-        if memory.layout == self.layout { Ok(()) } else { Err(SessionError::OtherMemory) }
+        if memory.layout == self.layout {
+            Ok(())
+        } else {
+            Err(SessionError::OtherMemory)
+        }
     }
 
     /// Zeros what must be zero before the first sample: half a mel window, and the past of the convolutions.
@@ -327,7 +340,11 @@ impl Session {
             self.encode(model, memory, executor, probe, positions)?;
             return Ok(Step::Worked);
         }
-        Ok(if self.end.is_some() { Step::Done } else { Step::NeedAudio })
+        Ok(if self.end.is_some() {
+            Step::Done
+        } else {
+            Step::NeedAudio
+        })
     }
 
     /// Positions of the next encoder pass: a whole chunk, or at the end what is left; 0 if samples are missing.
@@ -335,7 +352,11 @@ impl Session {
         let chunk = self.layout.options().chunk;
         let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.encoded));
         let positions = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
-        Ok(if self.buffered >= window_samples(positions)? { positions } else { 0 })
+        Ok(if self.buffered >= window_samples(positions)? {
+            positions
+        } else {
+            0
+        })
     }
 
     fn condition(
@@ -377,14 +398,26 @@ impl Session {
         model::encoder::stem(model, &ops, first, &mut state.stem, scratch, x, probe)?;
 
         let (state, encoder, scratch) = memory.encoder(positions)?;
-        model::encoder::layers(model, &ops, first, state.encoder_cache, capacity, encoder, scratch, probe)?;
+        model::encoder::layers(
+            model,
+            &ops,
+            first,
+            state.encoder_cache,
+            capacity,
+            encoder,
+            scratch,
+            probe,
+        )?;
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.adapter(positions)?;
         let values = positions.saturating_mul(params.decoder.dim);
         let embeddings = state.embeddings.get_mut(..values).unwrap_or_default();
         model::encoder::adapt(model, &ops, first, x, scratch, embeddings, probe)?;
         if embeddings.iter().any(|value| value.is_nan()) {
-            return Err(SessionError::NotANumber { stage: Stage::Adapter, position: self.encoded });
+            return Err(SessionError::NotANumber {
+                stage: Stage::Adapter,
+                position: self.encoded,
+            });
         }
 
         let used = positions.saturating_mul(SAMPLES_PER_POSITION);
@@ -421,7 +454,16 @@ impl Session {
         }
         let tokens = (first..end).map(|position| self.schedule.prompt_id(position).unwrap_or(self.last_token));
         model::decoder::embed(model, &ops, tokens, decoder.x)?;
-        model::decoder::layers(model, &ops, first, state.ada, state.decoder_cache, capacity, &mut decoder, layer)?;
+        model::decoder::layers(
+            model,
+            &ops,
+            first,
+            state.ada,
+            state.decoder_cache,
+            capacity,
+            &mut decoder,
+            layer,
+        )?;
 
         let last = end.saturating_sub(1);
         if end < prompt_len {
@@ -430,11 +472,17 @@ impl Session {
         }
         model::decoder::head(model, &ops, last, &mut decoder, probe)?;
         let Some(id) = ops.argmax(decoder.logits) else {
-            return Err(SessionError::NotANumber { stage: Stage::Logits, position: last });
+            return Err(SessionError::NotANumber {
+                stage: Stage::Logits,
+                position: last,
+            });
         };
         self.decoded = end;
         self.last_token = u32::try_from(id).unwrap_or(u32::MAX);
         self.stopped = self.layout.options().stop_at_end_of_text && self.last_token == self.layout.options().eos;
-        Ok(Step::Token(Token { id: self.last_token, position: last }))
+        Ok(Step::Token(Token {
+            id: self.last_token,
+            position: last,
+        }))
     }
 }

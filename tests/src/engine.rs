@@ -36,7 +36,14 @@ impl Engine {
         let header = safetensors::parse(&weights, &mut entries).expect("safetensors");
         let mut slots = vec![Slot::default(); Binding::slots(&params)];
         let binding = Binding::new(&header, &params, &mut slots).expect("the tensors of params.json");
-        Self { weights, tekken, params, vocabulary, binding, slots }
+        Self {
+            weights,
+            tekken,
+            params,
+            vocabulary,
+            binding,
+            slots,
+        }
     }
 
     /// A generated model.
@@ -47,7 +54,11 @@ impl Engine {
     /// The small model.
     pub fn nano() -> Self {
         let file = |name: &str| std::fs::read(crate::goldens::nano_dir().join(name)).expect(name);
-        Self::new(file("consolidated.safetensors"), &file("params.json"), file("tekken.json"))
+        Self::new(
+            file("consolidated.safetensors"),
+            &file("params.json"),
+            file("tekken.json"),
+        )
     }
 
     /// The view that core computes with.
@@ -57,7 +68,10 @@ impl Engine {
 
     /// The options of `tekken.json` with another delay.
     pub fn options(&self, delay_tokens: usize) -> Options {
-        Options { delay_tokens, ..Options::from(&self.vocabulary) }
+        Options {
+            delay_tokens,
+            ..Options::from(&self.vocabulary)
+        }
     }
 
     /// Runs a whole utterance fed at once, on the caller's thread, by the best kernels.
@@ -80,7 +94,12 @@ pub struct Plan<'a> {
 
 impl Default for Plan<'_> {
     fn default() -> Self {
-        Self { cuts: &[], executor: &Serial, kernels: None, record: false }
+        Self {
+            cuts: &[],
+            executor: &Serial,
+            kernels: None,
+            record: false,
+        }
     }
 }
 
@@ -105,7 +124,8 @@ impl Plan<'_> {
         let mut state = vec![f32::NAN; layout.state_len()];
         let mut scratch = vec![f32::NAN; layout.scratch_len()];
         let mut session = Session::new(&layout);
-        self.run_in(engine, &layout, &mut session, &mut state, &mut scratch, samples).expect("a run")
+        self.run_in(engine, &layout, &mut session, &mut state, &mut scratch, samples)
+            .expect("a run")
     }
 
     /// Runs a whole utterance in given memory.
@@ -119,7 +139,10 @@ impl Plan<'_> {
         samples: &[f32],
     ) -> Result<Run, SessionError> {
         let mut memory = Memory::carve(layout, state, scratch)?;
-        let mut recorder = Recorder { keep: self.record, ..Recorder::default() };
+        let mut recorder = Recorder {
+            keep: self.record,
+            ..Recorder::default()
+        };
         let mut run = Run::default();
         let mut cuts = self.cuts.iter().cycle();
         let mut rest = samples;

@@ -1,3 +1,10 @@
-//! tests.
+//! What the integration tests share: generated models, the plain f64 reference and the stored golden values.
+//!
+//! Nothing here is part of the product. Helpers panic on broken test data instead of returning errors.
 
+pub mod engine;
+pub mod generator;
+pub mod goldens;
 pub mod npy;
+pub mod random;
+pub mod reference;

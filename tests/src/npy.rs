@@ -1,59 +1,59 @@
-//! Reads the goldens: little-endian `.npy` arrays of 4- or 8-byte floats in C order.
+//! Reading NumPy's `.npy` files: little-endian float32 or float64 in C order, which is all that the goldens use.
 
-use std::fs;
 use std::path::Path;
 
-/// An array, its values widened to double precision.
+/// An array of any rank, widened to f64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
+    /// Extents, slowest first.
     pub shape: Vec<usize>,
+    /// The elements in C order.
     pub data: Vec<f64>,
 }
 
-/// Reads a file. Panics with the path when it is missing or is anything else than the module says: a golden that
-/// cannot be read is a failed test.
+/// Reads the array stored at `path`. Panics if the file is missing or is of another kind.
 pub fn read(path: impl AsRef<Path>) -> Array {
     let path = path.as_ref();
-    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    parse(&bytes).unwrap_or_else(|what| panic!("{}: {what}", path.display()))
-}
-
-fn parse(bytes: &[u8]) -> Result<Array, String> {
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("not an .npy file")?;
-    let (length, rest) = match rest {
-        [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        _ => return Err("unknown .npy version".into()),
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert_eq!(&bytes[..6], b"\x93NUMPY", "{}: not an .npy file", path.display());
+    // Version 1 has a header length of 2 bytes, later ones of 4.
+    let (start, length) = match bytes[6] {
+        1 => (10, usize::from(u16::from_le_bytes([bytes[8], bytes[9]]))),
+        _ => (
+            12,
+            u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize,
+        ),
     };
-    let (header, data) = rest.split_at_checked(length).ok_or("cut header")?;
-    let header = std::str::from_utf8(header).map_err(|error| error.to_string())?;
-    if !header.contains("'fortran_order': False") {
-        return Err(format!("not in C order: {header}"));
-    }
-    let shape = header
-        .split_once("'shape': (")
-        .and_then(|(_, rest)| rest.split_once(')'));
+    let header = std::str::from_utf8(&bytes[start..start + length]).expect("the header is text");
+    assert!(
+        header.contains("'fortran_order': False"),
+        "{}: not in C order",
+        path.display()
+    );
+    let (_, shape) = header.split_once("'shape': (").expect("the header has a shape");
+    let (shape, _) = shape.split_once(')').expect("the shape is a tuple");
     let shape: Vec<usize> = shape
-        .ok_or("no shape")?
-        .0
         .split(',')
-        .filter(|size| !size.trim().is_empty())
-        .map(|size| size.trim().parse().map_err(|error| format!("{size}: {error}")))
-        .collect::<Result<_, _>>()?;
+        .map(str::trim)
+        .filter(|s| !s.is_empty())
+        .map(|s| s.parse().expect("an extent"))
+        .collect();
+    let body = &bytes[start + length..];
     let data: Vec<f64> = if header.contains("'<f4'") {
-        data.chunks(4)
-            .map(|value| value.try_into().map(|value| f32::from_le_bytes(value).into()))
-            .collect::<Result<_, _>>()
-    } else if header.contains("'<f8'") {
-        data.chunks(8)
-            .map(|value| value.try_into().map(f64::from_le_bytes))
-            .collect::<Result<_, _>>()
+        body.chunks_exact(4)
+            .map(|b| f64::from(f32::from_le_bytes(b.try_into().expect("4 bytes"))))
+            .collect()
     } else {
-        return Err(format!("neither f4 nor f8: {header}"));
-    }
-    .map_err(|_| "cut value")?;
-    if shape.iter().product::<usize>() != data.len() {
-        return Err(format!("{} values for shape {shape:?}", data.len()));
-    }
-    Ok(Array { shape, data })
+        assert!(header.contains("'<f8'"), "{}: neither f4 nor f8", path.display());
+        body.chunks_exact(8)
+            .map(|b| f64::from_le_bytes(b.try_into().expect("8 bytes")))
+            .collect()
+    };
+    assert_eq!(
+        data.len(),
+        shape.iter().product::<usize>(),
+        "{}: size and shape differ",
+        path.display()
+    );
+    Array { shape, data }
 }

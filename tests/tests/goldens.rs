@@ -4,7 +4,10 @@ use voxtral_tests::engine::{Engine, Plan};
 use voxtral_tests::goldens::{self, Case};
 
 fn plan() -> Plan<'static> {
-    Plan { record: true, ..Plan::default() }
+    Plan {
+        record: true,
+        ..Plan::default()
+    }
 }
 
 /// The table's entry for a stage.
@@ -33,7 +36,10 @@ fn cases_agree_with_the_reference() {
         let name = format!("{}/{}", case.variant, case.case);
         assert_eq!(run.tokens, case.tokens, "{name}");
         let first = case.prompt_ids.len() as u64 - 1;
-        assert!(run.positions.iter().copied().eq((first..).take(run.tokens.len())), "{name}");
+        assert!(
+            run.positions.iter().copied().eq((first..).take(run.tokens.len())),
+            "{name}"
+        );
 
         for (stage, values) in &run.stages {
             let Some(golden) = case.array(stage) else { continue };
@@ -68,7 +74,10 @@ fn sums_agree_with_the_reference() {
             let allowed = tolerance(stage) * (values.len() as f64).sqrt();
             let found = sums(values);
             for (found, golden) in found.into_iter().zip(golden) {
-                assert!((found - golden).abs() <= allowed, "{name} {stage}: {found} for {golden}");
+                assert!(
+                    (found - golden).abs() <= allowed,
+                    "{name} {stage}: {found} for {golden}"
+                );
             }
         }
         let vocab_size = engine.params.decoder.vocab_size;
@@ -78,10 +87,19 @@ fn sums_agree_with_the_reference() {
         for (step, (logits, ((&sum, &abs_sum), &max))) in steps.zip(golden).enumerate() {
             let allowed = tolerance("logits") * (vocab_size as f64).sqrt();
             let [found, found_abs] = sums(logits);
-            assert!((found - sum).abs() <= allowed, "{name} step {step}: sum {found} for {sum}");
-            assert!((found_abs - abs_sum).abs() <= allowed, "{name} step {step}: {found_abs} for {abs_sum}");
+            assert!(
+                (found - sum).abs() <= allowed,
+                "{name} step {step}: sum {found} for {sum}"
+            );
+            assert!(
+                (found_abs - abs_sum).abs() <= allowed,
+                "{name} step {step}: {found_abs} for {abs_sum}"
+            );
             let found = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
-            assert!((found - max).abs() <= tolerance("logits"), "{name} step {step}: largest {found} for {max}");
+            assert!(
+                (found - max).abs() <= tolerance("logits"),
+                "{name} step {step}: largest {found} for {max}"
+            );
         }
     }
 }
@@ -99,10 +117,21 @@ fn clips_are_transcribed_as_stored() {
     engine.vocabulary.index(&engine.tekken, &mut offsets).unwrap();
     for clip in goldens::clips() {
         for expected in &clip.delays {
-            assert!(expected.min_margin >= 0.05, "{}: too close a call for exact ids", clip.file);
+            assert!(
+                expected.min_margin >= 0.05,
+                "{}: too close a call for exact ids",
+                clip.file
+            );
             let run = engine.run(&engine.options(expected.delay_tokens), &clip.samples);
-            assert_eq!(run.tokens, expected.tokens, "{} at delay {}", clip.file, expected.delay_tokens);
-            let bytes = run.tokens.iter().flat_map(|&id| engine.vocabulary.piece(&engine.tekken, &offsets, id).unwrap());
+            assert_eq!(
+                run.tokens, expected.tokens,
+                "{} at delay {}",
+                clip.file, expected.delay_tokens
+            );
+            let bytes = run
+                .tokens
+                .iter()
+                .flat_map(|&id| engine.vocabulary.piece(&engine.tekken, &offsets, id).unwrap());
             let text = String::from_utf8(bytes.collect()).unwrap();
             assert_eq!(text.trim(), expected.text, "{}", clip.file);
         }

@@ -394,7 +394,9 @@ impl Binding {
     /// [`BindError`], on the first tensor that is missing or not as `params` says.
     pub fn new(header: &Header, params: &Params, slots: &mut [Slot]) -> Result<Self, BindError> {
         let (needed, given) = (Self::slots(params), slots.len());
-        let slots = slots.get_mut(..needed).ok_or(BindError::TooFewSlots { needed, given })?;
+        let slots = slots
+            .get_mut(..needed)
+            .ok_or(BindError::TooFewSlots { needed, given })?;
         slots.fill(Slot::default());
         let mut hash = Fnv::default();
         hash.params(params);
@@ -408,7 +410,10 @@ impl Binding {
             }
             slots[role.index(params)] = slot;
         }
-        Ok(Self { params: *params, fingerprint: hash.0 })
+        Ok(Self {
+            params: *params,
+            fingerprint: hash.0,
+        })
     }
 
     /// The sizes it was bound with.
@@ -428,7 +433,10 @@ impl Binding {
         let (rows, cols) = role.shape(&self.params).matrix();
         let len = rows.checked_mul(cols)?.checked_mul(storage.size())?;
         let start = usize::try_from(slot.begin).ok()?;
-        let range = Range { start, end: start.checked_add(len)? };
+        let range = Range {
+            start,
+            end: start.checked_add(len)?,
+        };
         Matrix::new(bytes.get(range)?, rows, cols, storage)
     }
 }
@@ -463,7 +471,10 @@ fn check(role: Role, params: &Params, tensor: &Tensor) -> Result<Slot, BindError
     if expected != found {
         return Err(BindError::WrongShape { role, expected, found });
     }
-    Ok(Slot { begin: tensor.range().start, storage: Some(storage) })
+    Ok(Slot {
+        begin: tensor.range().start,
+        storage: Some(storage),
+    })
 }
 
 /// FNV-1a, 64 bits.
@@ -487,17 +498,44 @@ impl Fnv {
     }
 
     fn params(&mut self, params: &Params) {
-        let Params { encoder: e, decoder: d, downsample_factor, global_log_mel_max } = params;
-        for size in [e.dim, e.n_layers, e.n_heads, e.n_kv_heads, e.head_dim, e.hidden_dim, e.sliding_window] {
+        let Params {
+            encoder: e,
+            decoder: d,
+            downsample_factor,
+            global_log_mel_max,
+        } = params;
+        for size in [
+            e.dim,
+            e.n_layers,
+            e.n_heads,
+            e.n_kv_heads,
+            e.head_dim,
+            e.hidden_dim,
+            e.sliding_window,
+        ] {
             self.word(size as u64);
         }
-        for size in [d.dim, d.n_layers, d.n_heads, d.n_kv_heads, d.head_dim, d.hidden_dim, d.sliding_window] {
+        for size in [
+            d.dim,
+            d.n_layers,
+            d.n_heads,
+            d.n_kv_heads,
+            d.head_dim,
+            d.hidden_dim,
+            d.sliding_window,
+        ] {
             self.word(size as u64);
         }
         for size in [d.vocab_size, d.ada_dim, *downsample_factor, usize::from(e.use_biases)] {
             self.word(size as u64);
         }
-        for float in [e.rope_theta, d.rope_theta, e.norm_eps.into(), d.norm_eps.into(), (*global_log_mel_max).into()] {
+        for float in [
+            e.rope_theta,
+            d.rope_theta,
+            e.norm_eps.into(),
+            d.norm_eps.into(),
+            (*global_log_mel_max).into(),
+        ] {
             self.word(float.to_bits());
         }
     }

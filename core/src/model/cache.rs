@@ -19,7 +19,12 @@ impl<'m> Cache<'m> {
         let half = heads.n_kv_heads * capacity * heads.head_dim;
         region.chunks_exact_mut(2 * half).map(move |layer| {
             let (keys, values) = layer.split_at_mut(half);
-            Cache { heads, capacity, keys, values }
+            Cache {
+                heads,
+                capacity,
+                keys,
+                values,
+            }
         })
     }
 
@@ -31,6 +36,10 @@ impl<'m> Cache<'m> {
 
     /// What attention reads.
     pub(super) fn ring(&self) -> Ring<'_> {
-        Ring { keys: self.keys, values: self.values, capacity: self.capacity }
+        Ring {
+            keys: self.keys,
+            values: self.values,
+            capacity: self.capacity,
+        }
     }
 }

@@ -3,14 +3,18 @@
 use super::cache::Cache;
 use super::probe::{Probe, Stage};
 use super::weights::{Model, WeightsError};
-use super::{rotary, Role};
+use super::{Role, rotary};
 use crate::format::params::DecoderParams;
 use crate::kernels::{Heads, Ops};
 use crate::layout::{DecoderScratch, LayerScratch};
 
 /// Query, key and value heads of the decoder.
 pub(crate) fn heads(params: &DecoderParams) -> Heads {
-    Heads { n_heads: params.n_heads, n_kv_heads: params.n_kv_heads, head_dim: params.head_dim }
+    Heads {
+        n_heads: params.n_heads,
+        n_kv_heads: params.n_kv_heads,
+        head_dim: params.head_dim,
+    }
 }
 
 /// Adds the embeddings of `tokens` to the rows of `x`, `[n][dim]`.
@@ -44,7 +48,15 @@ pub(crate) fn layers(
     let p = &model.params().decoder;
     let heads = heads(p);
     let DecoderScratch { rotations, x, .. } = decoder;
-    let LayerScratch { n, q, k, v, a, gate, up } = scratch;
+    let LayerScratch {
+        n,
+        q,
+        k,
+        v,
+        a,
+        gate,
+        up,
+    } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
     let layers = Cache::layers(cache, heads, capacity).zip(ada.chunks_exact(p.dim));

@@ -3,14 +3,18 @@
 use super::cache::Cache;
 use super::probe::{Probe, Stage};
 use super::weights::{Model, WeightsError};
-use super::{rotary, stem, Role};
+use super::{Role, rotary, stem};
 use crate::format::params::EncoderParams;
 use crate::kernels::{Heads, Ops};
 use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch, StemCarry, StemScratch};
 
 /// Query, key and value heads of the encoder.
 pub(crate) fn heads(params: &EncoderParams) -> Heads {
-    Heads { n_heads: params.n_heads, n_kv_heads: params.n_kv_heads, head_dim: params.head_dim }
+    Heads {
+        n_heads: params.n_heads,
+        n_kv_heads: params.n_kv_heads,
+        head_dim: params.head_dim,
+    }
 }
 
 /// Convolution stem: `scratch.mel` to the residual stream `x`, `[n][dim]`.
@@ -48,7 +52,15 @@ pub(crate) fn layers(
     let p = &model.params().encoder;
     let heads = heads(p);
     let EncoderScratch { rotations, x } = encoder;
-    let LayerScratch { n, q, k, v, a, gate, up } = scratch;
+    let LayerScratch {
+        n,
+        q,
+        k,
+        v,
+        a,
+        gate,
+        up,
+    } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
     for (layer, mut cache) in Cache::layers(cache, heads, capacity).enumerate() {

@@ -1,9 +1,9 @@
 //! The convolution stem: mel frames in, half as many encoder frames out.
 
+use super::Role;
 use super::binding::CONV_KERNEL;
 use super::probe::{Probe, Stage};
 use super::weights::{Model, WeightsError};
-use super::Role;
 use crate::audio::MEL_BINS;
 use crate::kernels::Ops;
 use crate::layout::{StemCarry, StemScratch};
@@ -23,18 +23,33 @@ pub(super) fn stem(
     scratch: StemScratch<&mut [f32]>,
     x: &mut [f32],
 ) -> Result<(), WeightsError> {
-    let StemScratch { mel, mel_patches, conv0, conv0_patches } = scratch;
+    let StemScratch {
+        mel,
+        mel_patches,
+        conv0,
+        conv0_patches,
+    } = scratch;
     let dim = model.params().encoder.dim;
 
     carry_over(carry.mel, mel);
     gather(mel, MEL_BINS, 1, mel_patches);
     let fresh = &mut conv0[dim..];
-    ops.linear(&model.get(Role::Conv0Weight)?, Some(&model.get(Role::Conv0Bias)?), mel_patches, fresh);
+    ops.linear(
+        &model.get(Role::Conv0Weight)?,
+        Some(&model.get(Role::Conv0Bias)?),
+        mel_patches,
+        fresh,
+    );
     ops.gelu(fresh);
 
     carry_over(carry.conv0, conv0);
     gather(conv0, dim, STRIDE, conv0_patches);
-    ops.linear(&model.get(Role::Conv1Weight)?, Some(&model.get(Role::Conv1Bias)?), conv0_patches, x);
+    ops.linear(
+        &model.get(Role::Conv1Weight)?,
+        Some(&model.get(Role::Conv1Bias)?),
+        conv0_patches,
+        x,
+    );
     ops.gelu(x);
     Ok(())
 }

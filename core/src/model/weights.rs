@@ -24,7 +24,11 @@ pub struct WeightsError {
 
 impl fmt::Display for WeightsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tensor {} is not in these bytes: they are not the file that was bound", self.role)
+        write!(
+            f,
+            "tensor {} is not in these bytes: they are not the file that was bound",
+            self.role
+        )
     }
 }
 
@@ -36,7 +40,12 @@ impl<'a> Model<'a> {
     /// `bytes` and `slots` must be those the binding was made from. Others are noticed when a tensor is out of
     /// reach ([`WeightsError`] from the pass that wants it); they never lead outside `bytes`.
     pub fn new(bytes: &'a [u8], slots: &'a [Slot], binding: &'a Binding) -> Self {
-        Self { bytes, slots, binding, kernels: Kernels::detect() }
+        Self {
+            bytes,
+            slots,
+            binding,
+            kernels: Kernels::detect(),
+        }
     }
 
     /// The same model computed by other kernels.
@@ -64,7 +73,9 @@ impl<'a> Model<'a> {
     }
 
     pub(super) fn get(&self, role: Role) -> Result<Matrix<'a>, WeightsError> {
-        self.binding.matrix(self.bytes, self.slots, role).ok_or(WeightsError { role })
+        self.binding
+            .matrix(self.bytes, self.slots, role)
+            .ok_or(WeightsError { role })
     }
 
     pub(super) fn encoder_layer(&self, layer: usize) -> Result<EncoderLayer<'a>, WeightsError> {
@@ -109,8 +120,14 @@ impl<'a> Model<'a> {
     pub(super) fn ada(&self, layer: usize) -> Result<(Matrix<'a>, Matrix<'a>), WeightsError> {
         let layer = layer as u32;
         Ok((
-            self.get(Role::Decoder { layer, tensor: DecoderTensor::AdaDown })?,
-            self.get(Role::Decoder { layer, tensor: DecoderTensor::AdaUp })?,
+            self.get(Role::Decoder {
+                layer,
+                tensor: DecoderTensor::AdaDown,
+            })?,
+            self.get(Role::Decoder {
+                layer,
+                tensor: DecoderTensor::AdaUp,
+            })?,
         ))
     }
 }

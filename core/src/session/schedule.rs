@@ -31,7 +31,9 @@ impl Schedule {
 
     /// Number of ids in the prompt. The first token is decided at the last of them.
     pub fn prompt_len(&self) -> u64 {
-        (self.left_pad as u64).saturating_add(self.delay as u64).saturating_add(1)
+        (self.left_pad as u64)
+            .saturating_add(self.delay as u64)
+            .saturating_add(1)
     }
 
     /// The id of the prompt at a position, `None` behind it.
@@ -50,8 +52,12 @@ impl Schedule {
 
     /// Samples of silence behind `samples` of audio.
     pub fn right_pad_samples(&self, samples: u64) -> u64 {
-        let whole = samples.div_ceil(SAMPLES_PER_POSITION as u64).saturating_mul(SAMPLES_PER_POSITION as u64);
-        self.right_pad().saturating_mul(SAMPLES_PER_POSITION as u64).saturating_add(whole.saturating_sub(samples))
+        let whole = samples
+            .div_ceil(SAMPLES_PER_POSITION as u64)
+            .saturating_mul(SAMPLES_PER_POSITION as u64);
+        self.right_pad()
+            .saturating_mul(SAMPLES_PER_POSITION as u64)
+            .saturating_add(whole.saturating_sub(samples))
     }
 
     /// Positions of an utterance of `samples`, padding included.
@@ -63,6 +69,8 @@ impl Schedule {
     }
 
     fn right_pad(&self) -> u64 {
-        (self.delay as u64).saturating_add(1).saturating_add(EXTRA_RIGHT_PAD as u64)
+        (self.delay as u64)
+            .saturating_add(1)
+            .saturating_add(EXTRA_RIGHT_PAD as u64)
     }
 }
