@@ -152,6 +152,8 @@ enum Expect {
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    /// The text from the first byte of the last event on.
+    token: &'a [u8],
     len: usize,
     /// One bit per open container, the innermost lowest: set for an object.
     objects: u128,
@@ -179,6 +181,11 @@ impl<'a> Reader<'a> {
     /// (Behind the colon for a key.)
     pub fn offset(&self) -> usize {
         self.len.saturating_sub(self.rest.len())
+    }
+
+    /// Bytes before the first byte of the last event: its bracket, opening quote, digit or letter.
+    pub fn event_offset(&self) -> usize {
+        self.len.saturating_sub(self.token.len())
     }
 
     /// Containers open at the moment.
@@ -251,15 +258,16 @@ impl<'a> Reader<'a> {
         match self.expect {
             Expect::Value => self.value(rest),
             Expect::FirstValue => match rest.split_first() {
-                Some((b']', tail)) => Ok(self.end(tail, Event::EndArray)),
+                Some((b']', tail)) => Ok(self.end(rest, tail, Event::EndArray)),
                 _ => self.value(rest),
             },
             Expect::FirstKey => match rest.split_first() {
-                Some((b'}', tail)) => Ok(self.end(tail, Event::EndObject)),
+                Some((b'}', tail)) => Ok(self.end(rest, tail, Event::EndObject)),
                 _ => self.key(rest),
             },
             Expect::Next if self.depth == 0 => {
                 self.rest = rest;
+                self.token = rest;
                 if rest.is_empty() {
                     Ok(Event::End)
                 } else {
@@ -275,7 +283,7 @@ impl<'a> Reader<'a> {
                         self.key(tail)
                     }
                 }
-                Some((b'}', tail)) => Ok(self.end(tail, Event::EndObject)),
+                Some((b'}', tail)) => Ok(self.end(rest, tail, Event::EndObject)),
                 Some(_) => Err((ErrorKind::ExpectedCommaOrEnd, rest)),
                 None => Err((ErrorKind::UnexpectedEnd, rest)),
             },
@@ -288,7 +296,7 @@ impl<'a> Reader<'a> {
                         self.value(tail)
                     }
                 }
-                Some((b']', tail)) => Ok(self.end(tail, Event::EndArray)),
+                Some((b']', tail)) => Ok(self.end(rest, tail, Event::EndArray)),
                 Some(_) => Err((ErrorKind::ExpectedCommaOrEnd, rest)),
                 None => Err((ErrorKind::UnexpectedEnd, rest)),
             },
@@ -314,9 +322,10 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    fn end(&mut self, tail: Rest<'a>, event: Event<'a>) -> Event<'a> {
+    fn end(&mut self, at: Rest<'a>, tail: Rest<'a>, event: Event<'a>) -> Event<'a> {
         self.depth = self.depth.saturating_sub(1);
         self.objects >>= 1;
+        self.token = at;
         self.rest = tail;
         self.expect = Expect::Next;
         event
@@ -335,6 +344,7 @@ impl<'a> Reader<'a> {
             Some(_) => return Err((ErrorKind::ExpectedColon, tail)),
             None => return Err((ErrorKind::UnexpectedEnd, tail)),
         }
+        self.token = rest;
         self.expect = Expect::Value;
         Ok(Event::Key(key))
     }
@@ -345,6 +355,7 @@ impl<'a> Reader<'a> {
         let Some((&first, tail)) = rest.split_first() else {
             return Err((ErrorKind::UnexpectedEnd, rest));
         };
+        self.token = rest;
         let (event, tail) = match first {
             b'"' => {
                 let (string, tail) = string(tail)?;
@@ -686,6 +697,16 @@ impl PartialEq<str> for Str<'_> {
 impl PartialEq<&str> for Str<'_> {
     fn eq(&self, other: &&str) -> bool {
         *self == **other
+    }
+}
+
+impl PartialOrd<str> for Str<'_> {
+    fn partial_cmp(&self, other: &str) -> Option<Ordering> {
+        Some(if self.escaped {
+            self.bytes().cmp(other.bytes())
+        } else {
+            self.raw.cmp(other.as_bytes())
+        })
     }
 }
 
