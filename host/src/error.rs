@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use voxtral_core::format::{params, safetensors, tekken, wav};
+use voxtral_core::format::{params, safetensors, tekken};
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -42,6 +42,8 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         source: safetensors::Error,
+        /// The same in words, with the tensor's name.
+        explained: String,
     },
     /// `params.json` cannot be used.
     Params {
@@ -69,7 +71,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: wav::Error,
+        source: std::io::Error,
     },
     /// Audio of another rate than the model's.
     SampleRate {
@@ -101,13 +103,21 @@ impl fmt::Display for Error {
                 download_hint(FILES[0])
             ),
             Self::MissingModelFile { directory, file } => {
-                write!(f, "{}: {file} is missing; get it with: {}", directory.display(), download_hint(file))
+                write!(
+                    f,
+                    "{}: {file} is missing; get it with: {}",
+                    directory.display(),
+                    download_hint(file)
+                )
             }
             Self::File { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Safetensors { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Safetensors { path, explained, .. } => write!(f, "{}: {explained}", path.display()),
             Self::Params { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Tekken { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Bind { path, source: source @ BindError::HuggingFaceLayout } => {
+            Self::Bind {
+                path,
+                source: source @ BindError::HuggingFaceLayout,
+            } => {
                 write!(f, "{}: {source}: {}", path.display(), download_hint(FILES[0]))
             }
             Self::Bind { path, source } => write!(f, "{}: {source}", path.display()),

@@ -18,5 +18,5 @@ pub use model::{EMBEDDED_NAME, Model};
 pub use pool::Pool;
 pub use text::Text;
 pub use transcriber::Transcriber;
-pub use wav::WavFile;
 pub use voxtral_core as core;
+pub use wav::WavFile;

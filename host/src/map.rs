@@ -56,7 +56,10 @@ impl Bytes {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let len = usize::try_from(metadata.len()).map_err(|_| {
-            io::Error::new(io::ErrorKind::FileTooLarge, "the file does not fit the address space of this machine")
+            io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the file does not fit the address space of this machine",
+            )
         })?;
         if len == 0 {
             return Ok(Bytes::Static(&[]));

@@ -52,15 +52,24 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn open_with(directory: &Path, mapper: Mapper) -> Result<Self, Error> {
-        let refuse = |source| Error::ModelDirectory { path: directory.into(), source };
+        let refuse = |source| Error::ModelDirectory {
+            path: directory.into(),
+            source,
+        };
         if !fs::metadata(directory).map_err(refuse)?.is_dir() {
             return Err(refuse(io::Error::new(io::ErrorKind::NotADirectory, "not a directory")));
         }
         let open = |file: &'static str| {
             let path = directory.join(file);
             let bytes = Bytes::open(&path, mapper).map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => Error::MissingModelFile { directory: directory.into(), file },
-                _ => Error::File { path: path.clone(), source },
+                io::ErrorKind::NotFound => Error::MissingModelFile {
+                    directory: directory.into(),
+                    file,
+                },
+                _ => Error::File {
+                    path: path.clone(),
+                    source,
+                },
             })?;
             Ok::<_, Error>((path, bytes))
         };
@@ -92,13 +101,25 @@ impl Model {
         let vocabulary = Vocabulary::parse(&tekken).map_err(|source| Error::Tekken { path, source })?;
 
         let (path, weights) = weights;
-        let refuse = |source| Error::Safetensors { path: path.clone(), source };
+        let refuse = |source: safetensors::Error| Error::Safetensors {
+            path: path.clone(),
+            source,
+            explained: source.explain(&weights).to_string(),
+        };
         let mut entries = vec![Entry::default(); safetensors::count(&weights).map_err(refuse)?];
         let header = safetensors::parse(&weights, &mut entries).map_err(refuse)?;
         let mut slots = vec![Slot::default(); Binding::slots(&params)];
-        let binding =
-            Binding::new(&header, &params, &mut slots).map_err(|source| Error::Bind { path: path.clone(), source })?;
-        Ok(Self { weights, tekken, slots, binding, vocabulary })
+        let binding = Binding::new(&header, &params, &mut slots).map_err(|source| Error::Bind {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Self {
+            weights,
+            tekken,
+            slots,
+            binding,
+            vocabulary,
+        })
     }
 
     /// The view that core computes with.

@@ -61,10 +61,17 @@ impl Pool {
             .filter_map(|_| {
                 let shared = Arc::clone(&shared);
                 // A thread that the system refuses is one less; the work gets done all the same.
-                thread::Builder::new().name("voxtral".into()).spawn(move || work(&shared)).ok()
+                thread::Builder::new()
+                    .name("voxtral".into())
+                    .spawn(move || work(&shared))
+                    .ok()
             })
             .collect();
-        Self { shared, workers, turn: Mutex::new(()) }
+        Self {
+            shared,
+            workers,
+            turn: Mutex::new(()),
+        }
     }
 
     /// Threads that work, the caller's included.

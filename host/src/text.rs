@@ -87,7 +87,11 @@ impl<'m> Text<'m> {
                 wrote |= write(character, begun, spaces, out).map_err(Error::Output)?;
             }
         }
-        if wrote { out.flush().map_err(Error::Output) } else { Ok(()) }
+        if wrote {
+            out.flush().map_err(Error::Output)
+        } else {
+            Ok(())
+        }
     }
 
     /// The end of the utterance: what is held back comes out, white space does not. Ready for the next one.

@@ -1,6 +1,7 @@
 //! The engine against the stored values of an independent implementation: tokens exactly, tensors within the table.
 
-use voxtral_tests::engine::{Engine, Plan};
+use voxtral_core::layout::Options;
+use voxtral_tests::engine::{Engine, Plan, Run};
 use voxtral_tests::goldens::{self, Case};
 
 fn plan() -> Plan<'static> {
@@ -32,7 +33,7 @@ fn cases_agree_with_the_reference() {
     let mut compared = 0;
     for case in Case::all() {
         let engine = Engine::of(&case.spec());
-        let run = plan().run(&engine, &engine.options(case.delay_tokens), &case.samples());
+        let run = run(&engine, &case);
         let name = format!("{}/{}", case.variant, case.case);
         assert_eq!(run.tokens, case.tokens, "{name}");
         let first = case.prompt_ids.len() as u64 - 1;
@@ -53,7 +54,7 @@ fn cases_agree_with_the_reference() {
                 .zip(&golden.data)
                 .map(|(&value, golden)| (f64::from(value) - golden).abs())
                 .fold(0.0, f64::max);
-            println!("{name:24} {stage:12} {worst:.2e} of {tolerance:.0e}");
+            println!("{name:24} {stage:12} {worst:.1e} of {tolerance:e}");
             assert!(worst <= tolerance, "{name} {stage}: {worst:e} is beyond {tolerance:e}");
             compared += 1;
         }
@@ -66,7 +67,7 @@ fn cases_agree_with_the_reference() {
 fn sums_agree_with_the_reference() {
     for case in Case::all() {
         let engine = Engine::of(&case.spec());
-        let run = plan().run(&engine, &engine.options(case.delay_tokens), &case.samples());
+        let run = run(&engine, &case);
         let name = format!("{}/{}", case.variant, case.case);
         for (stage, golden) in [("enc_out", case.enc_out_sums), ("adapter", case.adapter_sums)] {
             let values = &run.stages[stage];

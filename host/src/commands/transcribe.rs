@@ -27,7 +27,12 @@ pub struct Transcribe {
     #[arg(short = 'd', value_name = "DIR")]
     model: Option<PathBuf>,
     /// Audio file: WAV, 16 kHz
-    #[arg(short = 'i', value_name = "FILE", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(
+        short = 'i',
+        value_name = "FILE",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
     input: Option<PathBuf>,
     /// Audio file: WAV, 16 kHz
     #[arg(value_name = "FILE")]
@@ -71,7 +76,11 @@ pub fn run(args: &Transcribe) -> Result<(), Error> {
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
     let ready = start.elapsed();
 
-    let path = args.input.as_ref().or(args.file.as_ref()).expect("clap wants one of the two");
+    let path = args
+        .input
+        .as_ref()
+        .or(args.file.as_ref())
+        .expect("clap wants one of the two");
     let mut audio = WavFile::open(path)?;
     let mut hash = LogitHash::default();
     let probe: &mut dyn Probe = if args.debug { &mut hash } else { &mut NoProbe };
@@ -95,8 +104,16 @@ pub fn run(args: &Transcribe) -> Result<(), Error> {
     }
     if args.debug {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        eprintln!("model opened     {:.2} ms after start, ready for audio {:.2} ms", ms(opened), ms(ready));
-        eprintln!("kernels          {}, {} threads", model.view().kernels().name(), pool.threads());
+        eprintln!(
+            "model opened     {:.2} ms after start, ready for audio {:.2} ms",
+            ms(opened),
+            ms(ready)
+        );
+        eprintln!(
+            "kernels          {}, {} threads",
+            model.view().kernels().name(),
+            pool.threads()
+        );
         eprintln!("positions        {}", transcriber.session().positions_decoded());
         eprintln!("logit hash       {:016x}", hash.value());
     }
