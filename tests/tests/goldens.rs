@@ -4,11 +4,17 @@ use voxtral_core::layout::Options;
 use voxtral_tests::engine::{Engine, Plan, Run};
 use voxtral_tests::goldens::{self, Case};
 
-fn plan() -> Plan<'static> {
+/// Runs a case in one chunk, so that all of its audio is encoded even if the text ends before.
+fn run(engine: &Engine, case: &Case) -> Run {
+    let options = Options {
+        chunk: case.audio_tokens,
+        ..engine.options(case.delay_tokens)
+    };
     Plan {
         record: true,
         ..Plan::default()
     }
+    .run(engine, &options, &case.samples())
 }
 
 /// The table's entry for a stage.
@@ -59,7 +65,7 @@ fn cases_agree_with_the_reference() {
             compared += 1;
         }
     }
-    assert_eq!(compared, 47, "stored arrays that were compared");
+    assert_eq!(compared, 45, "all stored arrays are compared");
 }
 
 /// Sums over encoder and adapter, and of the logits of every step: the only record of the long run.
