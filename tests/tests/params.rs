@@ -102,8 +102,11 @@ fn key(error: Error) -> &'static str {
     }
 }
 
+/// The members of an object.
+type Members = Vec<(String, Value)>;
+
 /// Writes the document with the members of each object in the order that `order` gives them.
-fn write(value: &Value, at: &str, order: &mut dyn FnMut(&str, &mut Vec<(String, Value)>)) -> String {
+fn write(value: &Value, at: &str, order: &mut dyn FnMut(&str, &mut Members)) -> String {
     let Value::Object(map) = value else {
         return value.to_string();
     };
@@ -520,7 +523,7 @@ fn every_prefix_of_the_file_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_order_of_keys_reads_alike(seed in any::<u64>()) {
