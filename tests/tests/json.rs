@@ -285,6 +285,18 @@ fn strings_compare_by_what_they_mean() {
     assert_eq!(escaped.as_str(), None);
     assert!(string(r#""\u0061""#) < string(r#""b""#) && string(r#""a""#) < string(r#""a\u0000""#));
     assert_ne!(string(r#""a""#), string(r#""a\n""#));
+    assert!(escaped < *"b" && escaped > *"a" && plain < *"b" && plain > *"a");
+}
+
+#[test]
+fn each_event_says_where_it_begins_and_ends() {
+    let text = br#" { "a" : [ -1.5 , "x" ] , "b":null } "#;
+    let mut reader = Reader::new(text);
+    for expected in ["{", "\"a\" :", "[", "-1.5", "\"x\"", "]", "\"b\":", "null", "}", ""] {
+        reader.next().unwrap();
+        let span = &text[reader.event_offset()..reader.offset()];
+        assert_eq!(std::str::from_utf8(span).unwrap(), expected);
+    }
 }
 
 #[test]
