@@ -352,7 +352,7 @@ fn expected_and_found_are_told() {
     );
     assert_eq!(
         Params::parse(b" [1]").unwrap_err().to_string(),
-        "the document must be an object, but is an array (at byte 0)"
+        "the document must be an object, but is an array (at byte 1)"
     );
 }
 
@@ -367,7 +367,7 @@ fn the_place_is_that_of_the_value() {
             expected,
             found: Found::String(found),
         })) => {
-            assert_eq!(text[offset..].trim_start().get(..6), Some("\"9216\""));
+            assert_eq!(text[offset..].get(..6), Some("\"9216\""));
             assert_eq!(expected, Expected::Integer { min: 1, max: MAX_SIZE });
             assert_eq!(found.as_str(), "9216");
         }

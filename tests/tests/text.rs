@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tekken::{N_SPECIAL, Parts, Text, entry, plain_bytes, read, read_json, root};
+use tekken::{N_SPECIAL, Parts, Text, entry, hex, plain_bytes, read, read_json, root};
 use voxtral_core::format::tekken::Error;
 use voxtral_core::format::utf8::Utf8Joiner;
 

@@ -370,7 +370,7 @@ fn wrong_entries_are_named() {
         Error::Field(FieldError::Duplicate {
             key: "vocab[].rank",
             offset,
-        }) => assert!(text[offset..].starts_with("6,")),
+        }) => assert!(text[offset..].starts_with("\"rank\":6,")),
         _ => panic!("{error}"),
     }
     // An empty piece is odd but does no harm.

@@ -1,7 +1,7 @@
 //! Named values in a tree of JSON objects: asked for by dotted path, each present at most once, refused by name.
 //!
 //! `params.json` and the small blocks of `tekken.json` are read the same way. A table lists the dotted paths that are
-//! wanted, objects before what is in them; [`Fields::read`] notes the value of each in whatever order the file has
+//! wanted, objects before what is in them; `Fields::read` notes the value of each in whatever order the file has
 //! them and skips every other key. The values are judged afterwards, so the error for a wrong value does not depend on
 //! the order of keys.
 
@@ -356,12 +356,20 @@ impl Value {
             // The others do not begin a value.
             _ => Found::Null,
         };
-        Self { found, offset: reader.event_offset() }
+        Self {
+            found,
+            offset: reader.event_offset(),
+        }
     }
 
     /// The error that this value is not what it should be.
     pub(crate) fn refuse(&self, key: &'static str, expected: Expected) -> FieldError {
-        FieldError::Value { key, offset: self.offset, expected, found: self.found }
+        FieldError::Value {
+            key,
+            offset: self.offset,
+            expected,
+            found: self.found,
+        }
     }
 }
 

@@ -248,8 +248,9 @@ impl<'a> Entry<'a> {
                         _ => None,
                     };
                     let max = u64::from(u32::MAX);
-                    let number = number
-                        .ok_or_else(|| Value::of(&event, reader).refuse(keys.rank, Expected::Integer { min: 0, max }))?;
+                    let number = number.ok_or_else(|| {
+                        Value::of(&event, reader).refuse(keys.rank, Expected::Integer { min: 0, max })
+                    })?;
                     if rank.replace(number).is_some() {
                         return Err(FieldError::Duplicate { key: keys.rank, offset });
                     }
@@ -262,7 +263,10 @@ impl<'a> Entry<'a> {
                     };
                     let at = reader.event_offset().saturating_add(1);
                     if string.replace((text, at)).is_some() {
-                        return Err(FieldError::Duplicate { key: keys.string, offset });
+                        return Err(FieldError::Duplicate {
+                            key: keys.string,
+                            offset,
+                        });
                     }
                 }
                 Event::Key(_) => reader.skip_value()?,
@@ -425,10 +429,10 @@ impl Vocabulary {
             };
             let mut reader = Reader::new(json.get(at..).unwrap_or_default());
             let entry = read_entry(&mut reader).map_err(|error| shifted(error, at))?;
-            let usable = usize::try_from(entry.rank).ok().and_then(|rank| slots.get_mut(rank));
-            if let Some(slot) = usable {
+            // Ranks past the storage are those that no id reaches.
+            if let Some(slot) = slots.get_mut(entry.rank as usize) {
                 let offset = at.saturating_add(entry.string_at);
-                let rank = u32_of(entry.rank);
+                let rank = entry.rank;
                 if *slot != 0 {
                     return Err(Error::DuplicateRank { rank, offset });
                 }

@@ -188,4 +188,3 @@ impl Text {
         text
     }
 }
-
