@@ -1,7 +1,7 @@
 //! Named values in a tree of JSON objects: asked for by dotted path, each present at most once, refused by name.
 //!
 //! `params.json` and the small blocks of `tekken.json` are read the same way. A table lists the dotted paths that are
-//! wanted, objects before what is in them; [`Fields::read`] notes the value of each in whatever order the file has
+//! wanted, objects before what is in them; `Fields::read` notes the value of each in whatever order the file has
 //! them and skips every other key. The values are judged afterwards, so the error for a wrong value does not depend on
 //! the order of keys.
 
@@ -9,7 +9,7 @@ use core::fmt;
 
 use super::json::{self, Event, Reader, Str};
 
-/// Why a named value was refused. The offset is that of the value, or of what precedes it, in bytes.
+/// Why a named value was refused. Offsets are in bytes from the start of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldError {
@@ -24,14 +24,14 @@ pub enum FieldError {
     Duplicate {
         /// Dotted path of the key.
         key: &'static str,
-        /// Where the second one is.
+        /// Where the second one begins.
         offset: usize,
     },
     /// A value is of the wrong kind, impossible, or one that the engine does not support.
     Value {
         /// Dotted path of the key; empty for the outermost value.
         key: &'static str,
-        /// Where it is.
+        /// Where the value begins.
         offset: usize,
         /// What would have been right.
         expected: Expected,
@@ -161,10 +161,11 @@ pub(crate) struct Fields<const N: usize> {
     values: [Option<Value>; N],
 }
 
+/// What is noted of a value: what it is, and where it begins.
 #[derive(Clone, Copy)]
-struct Value {
-    found: Found,
-    offset: usize,
+pub(crate) struct Value {
+    pub(crate) found: Found,
+    pub(crate) offset: usize,
 }
 
 /// The dotted path of the object a path is in, and the last name.
@@ -178,7 +179,7 @@ impl<const N: usize> Fields<N> {
     pub(crate) fn read<'a, E: From<FieldError>>(
         bytes: &'a [u8],
         paths: &'static [&'static str; N],
-        mut custom: impl FnMut(&'static str, &mut Reader<'a>) -> Result<Option<Found>, E>,
+        mut custom: impl FnMut(&'static str, &mut Reader<'a>) -> Result<Option<Value>, E>,
     ) -> Result<Self, E> {
         let mut fields = Self {
             paths,
@@ -186,15 +187,8 @@ impl<const N: usize> Fields<N> {
         };
         let reader = &mut Reader::new(bytes);
         let first = next(reader)?;
-        if !matches!(first, Event::BeginObject) {
-            let (expected, found) = (Expected::Object, Found::of(&first));
-            return Err(FieldError::Value {
-                key: "",
-                offset: 0,
-                expected,
-                found,
-            }
-            .into());
+        if first != Event::BeginObject {
+            return Err(Value::of(&first, reader).refuse("", Expected::Object).into());
         }
         // The object being read. Only objects of the table are entered, so its path is its whole stack.
         let mut here = "";
@@ -209,26 +203,22 @@ impl<const N: usize> Fields<N> {
                         reader.skip_value().map_err(FieldError::Json)?;
                         continue;
                     };
-                    let offset = reader.offset();
                     if slot.is_some() {
+                        let offset = reader.event_offset();
                         return Err(FieldError::Duplicate { key, offset }.into());
                     }
-                    let found = match custom(key, reader)? {
-                        Some(found) => found,
-                        None => {
-                            let event = next(reader)?;
-                            let holds_others = paths.iter().any(|path| split(path).0 == key);
-                            match event {
-                                Event::BeginObject if holds_others => here = key,
-                                Event::BeginObject | Event::BeginArray => {
-                                    reader.skip_container().map_err(FieldError::Json)?;
-                                }
-                                _ => {}
-                            }
-                            Found::of(&event)
-                        }
-                    };
-                    *slot = Some(Value { found, offset });
+                    if let Some(value) = custom(key, reader)? {
+                        *slot = Some(value);
+                        continue;
+                    }
+                    let event = next(reader)?;
+                    *slot = Some(Value::of(&event, reader));
+                    let holds_others = paths.iter().any(|path| split(path).0 == key);
+                    match event {
+                        Event::BeginObject if holds_others => here = key,
+                        Event::BeginObject | Event::BeginArray => reader.skip_container().map_err(FieldError::Json)?,
+                        _ => {}
+                    }
                 }
                 Event::EndObject if here.is_empty() => break,
                 Event::EndObject => here = split(here).0,
@@ -352,20 +342,9 @@ impl<const N: usize> Object<'_, N> {
 }
 
 impl Value {
-    fn refuse(&self, key: &'static str, expected: Expected) -> FieldError {
-        FieldError::Value {
-            key,
-            offset: self.offset,
-            expected,
-            found: self.found,
-        }
-    }
-}
-
-impl Found {
-    /// What a value's first event shows of it.
-    pub(crate) fn of(event: &Event<'_>) -> Self {
-        match event {
+    /// The value whose first event has just been read.
+    pub(crate) fn of(event: &Event<'_>, reader: &Reader<'_>) -> Self {
+        let found = match event {
             Event::Bool(b) => Found::Bool(*b),
             Event::Number(number) => match number.as_u64() {
                 Some(n) => Found::Integer(n),
@@ -376,9 +355,25 @@ impl Found {
             Event::BeginArray => Found::Array,
             // The others do not begin a value.
             _ => Found::Null,
+        };
+        Self {
+            found,
+            offset: reader.event_offset(),
         }
     }
 
+    /// The error that this value is not what it should be.
+    pub(crate) fn refuse(&self, key: &'static str, expected: Expected) -> FieldError {
+        FieldError::Value {
+            key,
+            offset: self.offset,
+            expected,
+            found: self.found,
+        }
+    }
+}
+
+impl Found {
     /// The number, of either kind. Integers beyond 2^53 are rounded.
     fn as_f64(&self) -> Option<f64> {
         match *self {

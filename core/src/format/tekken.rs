@@ -30,7 +30,7 @@
 use core::fmt;
 
 use super::base64::Decoder;
-use super::fields::{Expected, FieldError, Fields, Found};
+use super::fields::{Expected, FieldError, Fields, Value};
 use super::json::{self, ErrorKind, Event, Reader, Str};
 
 /// What the schedule needs from `tekken.json`, and the way to the text of each id.
@@ -224,7 +224,7 @@ const SPECIAL_ENTRY: EntryKeys = EntryKeys {
 
 /// What an entry of either list says.
 struct Entry<'a> {
-    rank: u64,
+    rank: u32,
     string: Str<'a>,
     /// Place of the string's first byte behind its quote.
     string_at: usize,
@@ -234,53 +234,34 @@ impl<'a> Entry<'a> {
     /// Reads an entry whose first event is `first`.
     fn read(reader: &mut Reader<'a>, first: Event<'a>, keys: &EntryKeys) -> Result<Self, FieldError> {
         if first != Event::BeginObject {
-            let (expected, found) = (Expected::Object, Found::of(&first));
-            return Err(FieldError::Value {
-                key: keys.entry,
-                offset: reader.offset(),
-                expected,
-                found,
-            });
+            return Err(Value::of(&first, reader).refuse(keys.entry, Expected::Object));
         }
         let mut rank = None;
         let mut string = None;
         loop {
             match reader.next()? {
                 Event::Key(name) if name == "rank" => {
-                    let offset = reader.offset();
+                    let offset = reader.event_offset();
                     let event = reader.next()?;
                     let number = match event {
-                        Event::Number(number) => number.as_u64(),
+                        Event::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
                         _ => None,
                     };
                     let max = u64::from(u32::MAX);
-                    let Some(number) = number.filter(|&n| n <= max) else {
-                        let (expected, found) = (Expected::Integer { min: 0, max }, Found::of(&event));
-                        return Err(FieldError::Value {
-                            key: keys.rank,
-                            offset,
-                            expected,
-                            found,
-                        });
-                    };
+                    let number = number.ok_or_else(|| {
+                        Value::of(&event, reader).refuse(keys.rank, Expected::Integer { min: 0, max })
+                    })?;
                     if rank.replace(number).is_some() {
                         return Err(FieldError::Duplicate { key: keys.rank, offset });
                     }
                 }
                 Event::Key(name) if name == keys.string_name => {
-                    let offset = reader.offset();
+                    let offset = reader.event_offset();
                     let event = reader.next()?;
                     let Event::String(text) = event else {
-                        let (expected, found) = (Expected::String, Found::of(&event));
-                        return Err(FieldError::Value {
-                            key: keys.string,
-                            offset,
-                            expected,
-                            found,
-                        });
+                        return Err(Value::of(&event, reader).refuse(keys.string, Expected::String));
                     };
-                    // The reader stands behind the closing quote.
-                    let at = reader.offset().saturating_sub(1).saturating_sub(text.raw().len());
+                    let at = reader.event_offset().saturating_add(1);
                     if string.replace((text, at)).is_some() {
                         return Err(FieldError::Duplicate {
                             key: keys.string,
@@ -323,19 +304,21 @@ impl Vocabulary {
         let fields = Fields::read::<Error>(json, &PATHS, |key, reader| match key {
             VOCAB => {
                 let mut ahead = *reader;
-                let found = Found::of(&ahead.next()?);
-                vocab_offset = ahead.offset().saturating_sub(1);
+                let first = ahead.next()?;
+                let value = Value::of(&first, &ahead);
+                vocab_offset = value.offset;
                 reader.skip_value()?;
-                Ok(Some(found))
+                Ok(Some(value))
             }
             SPECIAL_TOKENS => {
                 let first = reader.next()?;
+                let value = Value::of(&first, reader);
                 match first {
                     Event::BeginArray => read_specials(reader, &mut specials)?,
                     Event::BeginObject => reader.skip_container()?,
                     _ => {}
                 }
-                Ok(Some(Found::of(&first)))
+                Ok(Some(value))
             }
             _ => Ok(None),
         })?;
@@ -446,10 +429,10 @@ impl Vocabulary {
             };
             let mut reader = Reader::new(json.get(at..).unwrap_or_default());
             let entry = read_entry(&mut reader).map_err(|error| shifted(error, at))?;
-            let usable = usize::try_from(entry.rank).ok().and_then(|rank| slots.get_mut(rank));
-            if let Some(slot) = usable {
+            // Ranks past the storage are those that no id reaches.
+            if let Some(slot) = slots.get_mut(entry.rank as usize) {
                 let offset = at.saturating_add(entry.string_at);
-                let rank = u32_of(entry.rank);
+                let rank = entry.rank;
                 if *slot != 0 {
                     return Err(Error::DuplicateRank { rank, offset });
                 }
@@ -499,7 +482,7 @@ fn read_specials(reader: &mut Reader<'_>, specials: &mut [Option<u32>; SPECIALS.
         }
         let entry = Entry::read(reader, first, &SPECIAL_ENTRY)?;
         for ((name, _), id) in SPECIALS.iter().zip(&mut *specials) {
-            if entry.string == *name && id.replace(u32_of(entry.rank)).is_some() {
+            if entry.string == *name && id.replace(entry.rank).is_some() {
                 return Err(Error::DuplicateSpecial {
                     name,
                     offset: entry.string_at,

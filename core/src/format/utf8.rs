@@ -23,7 +23,7 @@ pub struct Utf8Joiner {
 
 /// The characters that one byte released: none, one or two. Two are a U+FFFD for the broken tail and the character
 /// of the byte that broke it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Released {
     first: Option<char>,
     second: Option<char>,
