@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use voxtral_core::format::{params, safetensors, tekken};
+use voxtral_core::format::{params, safetensors, tekken, wav};
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -71,7 +71,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: std::io::Error,
+        source: wav::WavError,
     },
     /// Audio of another rate than the model's.
     SampleRate {
