@@ -1,1 +1,624 @@
-//! (layout)
+//! How many values everything needs, and how the caller's memory is carved.
+//!
+//! One function per group of buffers names them and their shapes. Run over a counter it gives the size, run over a
+//! slice it gives the pieces, so the two cannot disagree.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+use core::fmt;
+use core::mem;
+
+use crate::audio::{HOP, MEL_BINS, WINDOW};
+use crate::format::params::Params;
+use crate::format::tekken::Vocabulary;
+use crate::kernels::Heads;
+use crate::model::{CONV_KERNEL, decoder, encoder};
+
+/// Samples of one decoder position: 80 ms.
+pub const SAMPLES_PER_POSITION: usize = 1280;
+/// Mel frames of one decoder position.
+pub const MEL_FRAMES_PER_POSITION: usize = SAMPLES_PER_POSITION / HOP;
+/// Milliseconds of one decoder position.
+pub const MS_PER_POSITION: usize = 80;
+/// Positions that one encoder pass covers unless told otherwise: 2 s.
+const DEFAULT_CHUNK: usize = 25;
+/// Longest delay that counts through without a gap, in positions (1200 ms); beyond it only [`LONG_DELAY`].
+const MAX_DELAY: usize = 15;
+/// The one longer delay, in positions (2400 ms).
+const LONG_DELAY: usize = 30;
+
+/// What the caller chooses, beside the sizes of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How far the text lags behind the audio, in positions of 80 ms: 1 to 15, or 30.
+    pub delay_tokens: usize,
+    /// Positions of silence before the first sample.
+    pub left_pad_tokens: usize,
+    /// Most positions in one pass of encoder and prefill. More of them are faster for files, fewer answer sooner
+    /// and need less memory; the result is the same, bit for bit.
+    pub chunk: usize,
+    /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
+    pub stop_at_end_of_text: bool,
+    /// Id that begins the prompt.
+    pub bos: u32,
+    /// Id of end of text.
+    pub eos: u32,
+    /// Id that fills the prompt.
+    pub streaming_pad: u32,
+}
+
+impl From<&Vocabulary> for Options {
+    fn from(vocabulary: &Vocabulary) -> Self {
+        Self {
+            delay_tokens: vocabulary.delay_tokens,
+            left_pad_tokens: vocabulary.left_pad_tokens,
+            chunk: DEFAULT_CHUNK,
+            stop_at_end_of_text: true,
+            bos: vocabulary.bos,
+            eos: vocabulary.eos,
+            streaming_pad: vocabulary.streaming_pad,
+        }
+    }
+}
+
+impl Options {
+    /// The same options with another delay.
+    ///
+    /// # Errors
+    /// [`LayoutError::Delay`] unless `ms` is one of 80, 160, …, 1200 or 2400.
+    pub fn with_delay_ms(self, ms: usize) -> Result<Self, LayoutError> {
+        let delay_tokens = ms / MS_PER_POSITION;
+        if ms % MS_PER_POSITION != 0 || !is_delay(delay_tokens) {
+            return Err(LayoutError::Delay { ms });
+        }
+        Ok(Self { delay_tokens, ..self })
+    }
+}
+
+fn is_delay(tokens: usize) -> bool {
+    (1..=MAX_DELAY).contains(&tokens) || tokens == LONG_DELAY
+}
+
+/// Why no memory can be laid out, or carved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// The delay is none that the model can be used with.
+    Delay {
+        /// What was asked for.
+        ms: usize,
+    },
+    /// A chunk of no positions.
+    EmptyChunk,
+    /// A prompt id is not in the vocabulary.
+    TokenId {
+        /// The id.
+        id: u32,
+        /// Rows of the token embedding.
+        vocab_size: usize,
+    },
+    /// A buffer is larger than this machine can address.
+    TooLarge {
+        /// What it is for.
+        name: &'static str,
+    },
+    /// A buffer of the caller is too small.
+    BufferTooSmall {
+        /// Which of the two: `state` or `scratch`.
+        name: &'static str,
+        /// Values of f32 that the layout wants.
+        needed: usize,
+        /// Values of f32 that were given.
+        given: usize,
+    },
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delay { ms } => {
+                write!(
+                    f,
+                    "a delay of {ms} ms is not possible: take one of 80, 160, …, 1200 (steps of 80) or 2400"
+                )
+            }
+            Self::EmptyChunk => f.write_str("a chunk needs at least one position"),
+            Self::TokenId { id, vocab_size } => {
+                write!(
+                    f,
+                    "token id {id} of the prompt is not in the vocabulary of {vocab_size}"
+                )
+            }
+            Self::TooLarge { name } => write!(f, "the memory for {name} is more than this machine can address"),
+            Self::BufferTooSmall { name, needed, given } => {
+                write!(f, "the {name} buffer has {given} values of f32, {needed} are needed")
+            }
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+/// The two regions of the caller's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// Survives between calls.
+    State,
+    /// Activations of one pass. Passes do not run at once and share it, so it is as large as the largest.
+    Scratch(Pass),
+}
+
+/// The kinds of work that use the scratch region, one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Delay conditioning.
+    Condition,
+    /// Mel frames and convolution stem.
+    Stem,
+    /// Encoder layers.
+    Encoder,
+    /// Adapter.
+    Adapter,
+    /// Decoder and output head.
+    Decoder,
+}
+
+/// One line of the memory table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Where it lies.
+    pub region: Region,
+    /// What it holds.
+    pub name: &'static str,
+    /// Its size in values of f32.
+    pub values: usize,
+}
+
+/// Sizes of all memory of a session. Plain data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layout {
+    params: Params,
+    options: Options,
+    encoder_capacity: usize,
+    decoder_capacity: usize,
+    state: usize,
+    scratch: usize,
+}
+
+impl Layout {
+    /// Lays out the memory of a session, touching none.
+    ///
+    /// # Errors
+    /// [`LayoutError`] if an option is impossible or a size cannot be addressed.
+    pub fn new(params: &Params, options: &Options) -> Result<Self, LayoutError> {
+        if !is_delay(options.delay_tokens) {
+            return Err(LayoutError::Delay {
+                ms: options.delay_tokens.saturating_mul(MS_PER_POSITION),
+            });
+        }
+        if options.chunk == 0 {
+            return Err(LayoutError::EmptyChunk);
+        }
+        let vocab_size = params.decoder.vocab_size;
+        for id in [options.bos, options.streaming_pad] {
+            if id as usize >= vocab_size {
+                return Err(LayoutError::TokenId { id, vocab_size });
+            }
+        }
+        let frames = product("encoder frames", &[options.chunk, params.downsample_factor])?;
+        let mut layout = Self {
+            params: *params,
+            options: *options,
+            encoder_capacity: ring_capacity("encoder KV cache", params.encoder.sliding_window, frames)?,
+            decoder_capacity: ring_capacity("decoder KV cache", params.decoder.sliding_window, options.chunk)?,
+            state: 0,
+            scratch: 0,
+        };
+        layout.state = layout.measure(Region::State, &mut |_| {})?;
+        for pass in [Pass::Condition, Pass::Stem, Pass::Encoder, Pass::Adapter, Pass::Decoder] {
+            layout.scratch = layout.scratch.max(layout.measure(Region::Scratch(pass), &mut |_| {})?);
+        }
+        Ok(layout)
+    }
+
+    /// The sizes of the model it was made for.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Length of the state buffer in values of f32.
+    pub fn state_len(&self) -> usize {
+        self.state
+    }
+
+    /// Length of the scratch buffer in values of f32.
+    pub fn scratch_len(&self) -> usize {
+        self.scratch
+    }
+
+    /// Positions that the decoder's KV cache holds: its window and the widest pass.
+    pub fn decoder_capacity(&self) -> usize {
+        self.decoder_capacity
+    }
+
+    /// Encoder frames that the encoder's KV cache holds: its window and the widest pass.
+    pub fn encoder_capacity(&self) -> usize {
+        self.encoder_capacity
+    }
+
+    /// Shows every buffer. Those of [`Region::Scratch`] share memory between passes.
+    pub fn items(&self, mut show: impl FnMut(Item)) {
+        use Pass::{Adapter, Condition, Decoder, Encoder, Stem};
+        let scratch = [Condition, Stem, Encoder, Adapter, Decoder].map(Region::Scratch);
+        for region in core::iter::once(Region::State).chain(scratch) {
+            // Everything was measured before, in `new`.
+            let _ = self.measure(region, &mut show);
+        }
+    }
+
+    fn measure(&self, region: Region, show: &mut dyn FnMut(Item)) -> Result<usize, LayoutError> {
+        let mut count = Count {
+            region,
+            values: 0,
+            show,
+        };
+        let chunk = self.options.chunk;
+        match region {
+            Region::State => self.state(&mut count).map(|_| ())?,
+            Region::Scratch(Pass::Condition) => self.condition(&mut count).map(|_| ())?,
+            Region::Scratch(Pass::Stem) => self.stem(&mut count, chunk).map(|_| ())?,
+            Region::Scratch(Pass::Encoder) => self.encoder(&mut count, chunk).map(|_| ())?,
+            Region::Scratch(Pass::Adapter) => self.adapter(&mut count, chunk).map(|_| ())?,
+            Region::Scratch(Pass::Decoder) => self.decoder(&mut count, chunk).map(|_| ())?,
+        }
+        Ok(count.values)
+    }
+
+    fn state<C: Carve>(&self, c: &mut C) -> Result<State<C::Piece>, LayoutError> {
+        let (e, d) = (&self.params.encoder, &self.params.decoder);
+        let chunk = self.options.chunk;
+        Ok(State {
+            samples: c.piece("samples", &[window_samples(chunk)?])?,
+            stem: StemCarry {
+                mel: c.piece("carried mel frames", &[KEPT_MEL_FRAMES, MEL_BINS])?,
+                conv0: c.piece("carried convolution output", &[KEPT_CONV0_FRAMES, e.dim])?,
+            },
+            encoder_cache: c.piece(
+                "encoder KV cache",
+                &cache_shape(e.n_layers, encoder::heads(e), self.encoder_capacity),
+            )?,
+            embeddings: c.piece("audio embeddings", &[chunk, d.dim])?,
+            ada: c.piece("delay conditioning", &[d.n_layers, d.dim])?,
+            decoder_cache: c.piece(
+                "decoder KV cache",
+                &cache_shape(d.n_layers, decoder::heads(d), self.decoder_capacity),
+            )?,
+        })
+    }
+
+    fn condition<C: Carve>(&self, c: &mut C) -> Result<ConditionScratch<C::Piece>, LayoutError> {
+        let d = &self.params.decoder;
+        Ok(ConditionScratch {
+            t_cond: c.piece("embedding of the delay", &[d.dim])?,
+            hidden: c.piece("hidden layer", &[d.ada_dim])?,
+        })
+    }
+
+    /// What lies in front of the stem's, the layers' and the adapter's scratch alike.
+    fn encoder_stream<C: Carve>(&self, c: &mut C, frames: usize) -> Result<EncoderScratch<C::Piece>, LayoutError> {
+        let e = &self.params.encoder;
+        Ok(EncoderScratch {
+            rotations: c.piece("rotations", &[frames, e.head_dim])?,
+            x: c.piece("residual stream", &[frames, e.dim])?,
+        })
+    }
+
+    fn stem<C: Carve>(&self, c: &mut C, positions: usize) -> Result<StemPass<C::Piece>, LayoutError> {
+        let e = &self.params.encoder;
+        let frames = self.frames(positions)?;
+        let mel_frames = product("mel frames", &[positions, MEL_FRAMES_PER_POSITION])?;
+        let encoder = self.encoder_stream(c, frames)?;
+        let scratch = StemScratch {
+            mel: c.piece("mel frames", &[mel_frames.saturating_add(KEPT_MEL_FRAMES), MEL_BINS])?,
+            mel_patches: c.piece("patches of mel frames", &[mel_frames, MEL_BINS, CONV_KERNEL])?,
+            conv0: c.piece(
+                "first convolution",
+                &[mel_frames.saturating_add(KEPT_CONV0_FRAMES), e.dim],
+            )?,
+            conv0_patches: c.piece("patches of the first convolution", &[frames, e.dim, CONV_KERNEL])?,
+        };
+        Ok((encoder, scratch))
+    }
+
+    fn encoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<EncoderPass<C::Piece>, LayoutError> {
+        let e = &self.params.encoder;
+        let frames = self.frames(positions)?;
+        Ok((
+            self.encoder_stream(c, frames)?,
+            layer(c, frames, e.dim, encoder::heads(e), e.hidden_dim)?,
+        ))
+    }
+
+    fn adapter<C: Carve>(&self, c: &mut C, positions: usize) -> Result<AdapterPass<C::Piece>, LayoutError> {
+        let frames = self.frames(positions)?;
+        let encoder = self.encoder_stream(c, frames)?;
+        let scratch = AdapterScratch {
+            n: c.piece("normed frames", &[frames, self.params.encoder.dim])?,
+            hidden: c.piece("hidden layer", &[positions, self.params.decoder.dim])?,
+        };
+        Ok((encoder, scratch))
+    }
+
+    fn decoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<DecoderPass<C::Piece>, LayoutError> {
+        let d = &self.params.decoder;
+        let scratch = DecoderScratch {
+            logits: c.piece("logits", &[d.vocab_size])?,
+            last: c.piece("normed last position", &[d.dim])?,
+            rotations: c.piece("rotations", &[positions, d.head_dim])?,
+            x: c.piece("residual stream", &[positions, d.dim])?,
+        };
+        Ok((scratch, layer(c, positions, d.dim, decoder::heads(d), d.hidden_dim)?))
+    }
+
+    fn frames(&self, positions: usize) -> Result<usize, LayoutError> {
+        product("encoder frames", &[positions, self.params.downsample_factor])
+    }
+}
+
+/// Mel frames of the past that the stem needs: kernel - stride.
+const KEPT_MEL_FRAMES: usize = 2;
+/// Outputs of the first convolution that the second needs of the past: kernel - stride.
+const KEPT_CONV0_FRAMES: usize = 1;
+
+/// Samples under the mel windows of `positions` positions.
+pub(crate) fn window_samples(positions: usize) -> Result<usize, LayoutError> {
+    let name = "samples";
+    product(name, &[positions, SAMPLES_PER_POSITION])?
+        .checked_add(WINDOW.abs_diff(HOP))
+        .ok_or(LayoutError::TooLarge { name })
+}
+
+fn layer<C: Carve>(
+    c: &mut C,
+    rows: usize,
+    dim: usize,
+    heads: Heads,
+    hidden_dim: usize,
+) -> Result<LayerScratch<C::Piece>, LayoutError> {
+    Ok(LayerScratch {
+        n: c.piece("normed stream", &[rows, dim])?,
+        q: c.piece("queries", &[rows, heads.n_heads, heads.head_dim])?,
+        k: c.piece("keys", &[rows, heads.n_kv_heads, heads.head_dim])?,
+        v: c.piece("values", &[rows, heads.n_kv_heads, heads.head_dim])?,
+        a: c.piece("attention output", &[rows, heads.n_heads, heads.head_dim])?,
+        gate: c.piece("feed-forward gate", &[rows, hidden_dim])?,
+        up: c.piece("feed-forward up", &[rows, hidden_dim])?,
+    })
+}
+
+/// Room for what the first query of the widest pass still sees, and for the pass itself.
+fn ring_capacity(name: &'static str, window: usize, widest: usize) -> Result<usize, LayoutError> {
+    window
+        .saturating_sub(1)
+        .checked_add(widest)
+        .ok_or(LayoutError::TooLarge { name })
+}
+
+fn cache_shape(n_layers: usize, heads: Heads, capacity: usize) -> [usize; 5] {
+    [n_layers, 2, heads.n_kv_heads, capacity, heads.head_dim]
+}
+
+fn product(name: &'static str, shape: &[usize]) -> Result<usize, LayoutError> {
+    shape
+        .iter()
+        .try_fold(1usize, |product, &dim| product.checked_mul(dim))
+        .ok_or(LayoutError::TooLarge { name })
+}
+
+/// Takes one piece of memory after the other.
+trait Carve {
+    /// What a piece is.
+    type Piece;
+    /// The next piece, of that shape.
+    fn piece(&mut self, name: &'static str, shape: &[usize]) -> Result<Self::Piece, LayoutError>;
+}
+
+/// Counts.
+struct Count<'f> {
+    region: Region,
+    values: usize,
+    show: &'f mut dyn FnMut(Item),
+}
+
+impl Carve for Count<'_> {
+    type Piece = ();
+
+    fn piece(&mut self, name: &'static str, shape: &[usize]) -> Result<(), LayoutError> {
+        let values = product(name, shape)?;
+        self.values = self.values.checked_add(values).ok_or(LayoutError::TooLarge { name })?;
+        // Sizes are told in bytes, and a slice may not have more than isize::MAX of them.
+        if self.values > isize::MAX.unsigned_abs() / size_of::<f32>() {
+            return Err(LayoutError::TooLarge { name });
+        }
+        (self.show)(Item {
+            region: self.region,
+            name,
+            values,
+        });
+        Ok(())
+    }
+}
+
+/// Splits.
+struct Split<'m> {
+    rest: &'m mut [f32],
+}
+
+impl<'m> Carve for Split<'m> {
+    type Piece = &'m mut [f32];
+
+    fn piece(&mut self, name: &'static str, shape: &[usize]) -> Result<&'m mut [f32], LayoutError> {
+        let needed = product(name, shape)?;
+        let rest = mem::take(&mut self.rest);
+        let given = rest.len();
+        let (piece, rest) =
+            rest.split_at_mut_checked(needed)
+                .ok_or(LayoutError::BufferTooSmall { name, needed, given })?;
+        self.rest = rest;
+        Ok(piece)
+    }
+}
+
+/// What survives between calls.
+pub(crate) struct State<P> {
+    /// Samples from the start of the next mel window on.
+    pub(crate) samples: P,
+    pub(crate) stem: StemCarry<P>,
+    pub(crate) encoder_cache: P,
+    /// Decoder inputs that wait for the decoder.
+    pub(crate) embeddings: P,
+    /// The `s` of every decoder layer.
+    pub(crate) ada: P,
+    pub(crate) decoder_cache: P,
+}
+
+/// What the convolutions keep of the past.
+pub(crate) struct StemCarry<P> {
+    pub(crate) mel: P,
+    pub(crate) conv0: P,
+}
+
+/// Scratch of the delay conditioning.
+pub(crate) struct ConditionScratch<P> {
+    pub(crate) t_cond: P,
+    pub(crate) hidden: P,
+}
+
+/// Scratch that lives through the encoder's three passes.
+pub(crate) struct EncoderScratch<P> {
+    pub(crate) rotations: P,
+    pub(crate) x: P,
+}
+
+/// Scratch of the convolution stem. Each input has the carried rows in front.
+pub(crate) struct StemScratch<P> {
+    pub(crate) mel: P,
+    pub(crate) mel_patches: P,
+    pub(crate) conv0: P,
+    pub(crate) conv0_patches: P,
+}
+
+/// Scratch of a transformer layer.
+pub(crate) struct LayerScratch<P> {
+    pub(crate) n: P,
+    pub(crate) q: P,
+    pub(crate) k: P,
+    pub(crate) v: P,
+    pub(crate) a: P,
+    pub(crate) gate: P,
+    pub(crate) up: P,
+}
+
+/// Scratch of the adapter.
+pub(crate) struct AdapterScratch<P> {
+    pub(crate) n: P,
+    pub(crate) hidden: P,
+}
+
+/// Scratch that lives through a decoder pass and the output head.
+pub(crate) struct DecoderScratch<P> {
+    pub(crate) logits: P,
+    pub(crate) last: P,
+    pub(crate) rotations: P,
+    pub(crate) x: P,
+}
+
+type StemPass<P> = (EncoderScratch<P>, StemScratch<P>);
+type EncoderPass<P> = (EncoderScratch<P>, LayerScratch<P>);
+type AdapterPass<P> = (EncoderScratch<P>, AdapterScratch<P>);
+type DecoderPass<P> = (DecoderScratch<P>, LayerScratch<P>);
+
+/// The caller's two buffers, carved. A view: free to make, and it keeps nothing that the buffers do not.
+///
+/// A snapshot of a session is a copy of the state buffer and of the [`crate::session::Session`]; the scratch buffer
+/// carries nothing from one call to the next.
+pub struct Memory<'m> {
+    pub(crate) layout: Layout,
+    pub(crate) state: State<&'m mut [f32]>,
+    scratch: &'m mut [f32],
+}
+
+impl<'m> Memory<'m> {
+    /// Carves `state` and `scratch`, whose contents need not be initialised and are not touched.
+    ///
+    /// # Errors
+    /// [`LayoutError::BufferTooSmall`] if one is shorter than `layout` says.
+    pub fn carve(layout: &Layout, state: &'m mut [f32], scratch: &'m mut [f32]) -> Result<Self, LayoutError> {
+        for (name, needed, given) in [
+            ("state", layout.state, state.len()),
+            ("scratch", layout.scratch, scratch.len()),
+        ] {
+            if given < needed {
+                return Err(LayoutError::BufferTooSmall { name, needed, given });
+            }
+        }
+        Ok(Self {
+            layout: *layout,
+            state: layout.state(&mut Split { rest: state })?,
+            scratch,
+        })
+    }
+
+    /// The state, and the scratch of the delay conditioning.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn condition(
+        &mut self,
+    ) -> Result<(&mut State<&'m mut [f32]>, ConditionScratch<&mut [f32]>), LayoutError> {
+        let scratch = self.layout.condition(&mut Split { rest: self.scratch })?;
+        Ok((&mut self.state, scratch))
+    }
+
+    /// The state, and the scratch of a stem pass over `positions`.
+    pub(crate) fn stem(&mut self, positions: usize) -> Result<Views<'_, 'm, StemScratch<&mut [f32]>>, LayoutError> {
+        let (encoder, scratch) = self.layout.stem(&mut Split { rest: self.scratch }, positions)?;
+        Ok((&mut self.state, encoder, scratch))
+    }
+
+    /// The state, and the scratch of the encoder layers over `positions`; the residual stream is the stem's.
+    pub(crate) fn encoder(&mut self, positions: usize) -> Result<Views<'_, 'm, LayerScratch<&mut [f32]>>, LayoutError> {
+        let (encoder, scratch) = self.layout.encoder(&mut Split { rest: self.scratch }, positions)?;
+        Ok((&mut self.state, encoder, scratch))
+    }
+
+    /// The state, and the scratch of the adapter over `positions`; the residual stream is the encoder layers'.
+    pub(crate) fn adapter(
+        &mut self,
+        positions: usize,
+    ) -> Result<Views<'_, 'm, AdapterScratch<&mut [f32]>>, LayoutError> {
+        let (encoder, scratch) = self.layout.adapter(&mut Split { rest: self.scratch }, positions)?;
+        Ok((&mut self.state, encoder, scratch))
+    }
+
+    /// The state, and the scratch of a decoder pass over `positions`.
+    #[allow(clippy::type_complexity)]
+    pub(crate) fn decoder(
+        &mut self,
+        positions: usize,
+    ) -> Result<(&mut State<&'m mut [f32]>, DecoderPass<&mut [f32]>), LayoutError> {
+        let pass = self.layout.decoder(&mut Split { rest: self.scratch }, positions)?;
+        Ok((&mut self.state, pass))
+    }
+}
+
+/// The state, the encoder's scratch, and that of one of its passes.
+type Views<'a, 'm, S> = (&'a mut State<&'m mut [f32]>, EncoderScratch<&'a mut [f32]>, S);

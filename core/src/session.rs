@@ -1,1 +1,488 @@
-//! (session)
+//! The schedule: samples in, tokens out.
+//!
+//! Streaming is the only mode; a file is a stream that ends. See [`Schedule`] for what is put in front of the audio
+//! and behind it.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+mod schedule;
+
+use core::fmt;
+
+pub use schedule::Schedule;
+
+use crate::audio::{HOP, LogMel, MEL_BINS, WINDOW};
+use crate::kernels::Executor;
+use crate::layout::{EncoderScratch, Layout, LayoutError, Memory, SAMPLES_PER_POSITION, State, window_samples};
+use crate::model::{self, Model, NoProbe, Probe, Stage, WeightsError};
+
+/// Samples before the first one that the first mel window covers: windows are centred.
+const CENTRE: usize = WINDOW / 2;
+/// Samples behind the last position that its last mel window covers.
+const LOOK_AHEAD: u64 = (CENTRE - HOP) as u64;
+/// Largest magnitude that is taken for a sample; audio is in [-1, 1).
+pub const MAX_SAMPLE: f32 = 64.0;
+
+/// A token that the model decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// The decoder position it was decided at, counted from the start of the padded audio, 80 ms each.
+    pub position: u64,
+}
+
+/// What one call of [`Session::step`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Decided a token.
+    Token(Token),
+    /// Worked without deciding one.
+    Worked,
+    /// Nothing to do before more samples are fed, or [`Session::finish`] is called.
+    NeedAudio,
+    /// The utterance is at its end.
+    Done,
+}
+
+/// Why a session refuses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The memory was carved by another layout than the session's.
+    OtherMemory,
+    /// The model is not the one the session was begun with, or its sizes are not the layout's.
+    OtherModel,
+    /// Samples after the end of the utterance.
+    Finished,
+    /// A sample that cannot be audio: NaN, infinite or beyond ±[`MAX_SAMPLE`]. No sample of the call was taken.
+    BadSample {
+        /// Its index in the slice.
+        index: usize,
+        /// Its value.
+        value: f32,
+    },
+    /// The model computed NaN: weights are damaged. The session can only be reset.
+    NotANumber {
+        /// Where it was noticed.
+        stage: Stage,
+        /// Decoder position.
+        position: u64,
+    },
+    /// See [`WeightsError`]. The session can only be reset.
+    Weights(WeightsError),
+    /// See [`LayoutError`].
+    Layout(LayoutError),
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherMemory => f.write_str("the memory was carved for another layout than the session's"),
+            Self::OtherModel => f.write_str("the model is not the one that the session was made for"),
+            Self::Finished => f.write_str("the utterance has ended; reset the session before feeding more audio"),
+            Self::BadSample { index, value } => {
+                write!(
+                    f,
+                    "sample {index} is {value}, which cannot be audio (NaN, infinite or beyond ±{MAX_SAMPLE})"
+                )
+            }
+            Self::NotANumber { stage, position } => {
+                write!(
+                    f,
+                    "the model computed NaN ({stage:?}, position {position}): its weights are damaged"
+                )
+            }
+            Self::Weights(error) => error.fmt(f),
+            Self::Layout(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SessionError {}
+
+impl From<WeightsError> for SessionError {
+    fn from(error: WeightsError) -> Self {
+        Self::Weights(error)
+    }
+}
+
+impl From<LayoutError> for SessionError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+/// One utterance, or one endless stream. Plain data without a lifetime: what it works on is handed to each call.
+///
+/// A copy of it together with a copy of the state buffer is a snapshot; both put back is a restore.
+#[derive(Clone, Copy, Debug)]
+pub struct Session {
+    layout: Layout,
+    schedule: Schedule,
+    mel: LogMel,
+    /// Fingerprint of the model whose conditioning is in the state.
+    model: Option<u64>,
+    /// Whether the parts of the state that must start as zeros do.
+    started: bool,
+    /// Why the state cannot be gone on with.
+    failed: Option<SessionError>,
+    /// Samples taken from the caller.
+    fed: u64,
+    /// Zeros that go in before any further sample.
+    silence: u64,
+    /// Values in `state.samples`.
+    buffered: usize,
+    /// Position of the first row of `state.embeddings`.
+    queued_from: u64,
+    /// Positions that went through encoder and adapter.
+    encoded: u64,
+    /// Positions that went through the decoder.
+    decoded: u64,
+    /// Positions in all, once the end of the audio is known.
+    end: Option<u64>,
+    last_token: u32,
+    stopped: bool,
+}
+
+impl Session {
+    /// A session over memory of this layout, at the start of its audio.
+    pub fn new(layout: &Layout) -> Self {
+        let schedule = Schedule::new(layout.options());
+        Self {
+            layout: *layout,
+            schedule,
+            mel: LogMel::new(layout.params().global_log_mel_max),
+            model: None,
+            started: false,
+            failed: None,
+            fed: 0,
+            silence: schedule.left_pad_samples(),
+            buffered: 0,
+            queued_from: 0,
+            encoded: 0,
+            decoded: 0,
+            end: None,
+            last_token: 0,
+            stopped: false,
+        }
+    }
+
+    /// Back to the start of the audio, for the next utterance in the same memory and with the same model.
+    pub fn reset(&mut self) {
+        *self = Self {
+            model: self.model,
+            ..Self::new(&self.layout)
+        };
+    }
+
+    /// Takes as many samples (16 kHz, mono, in [-1, 1)) as there is room for, and says how many.
+    ///
+    /// It may take none: then [`Session::step`] has work to do first.
+    ///
+    /// # Errors
+    /// [`SessionError::BadSample`], [`SessionError::Finished`] or [`SessionError::OtherMemory`]; nothing has changed
+    /// then.
+    pub fn feed(&mut self, memory: &mut Memory, samples: &[f32]) -> Result<usize, SessionError> {
+        self.check_memory(memory)?;
+        if self.end.is_some() || self.stopped {
+            return Err(SessionError::Finished);
+        }
+        let buffered = if self.started { self.buffered } else { CENTRE };
+        let room = memory.state.samples.len().saturating_sub(buffered) as u64;
+        let room = usize::try_from(room.saturating_sub(self.silence)).unwrap_or(usize::MAX);
+        let taken = samples.get(..room).unwrap_or(samples);
+        if let Some((index, &value)) = taken.iter().enumerate().find(|(_, x)| !(x.abs() <= MAX_SAMPLE)) {
+            return Err(SessionError::BadSample { index, value });
+        }
+        self.start(&mut memory.state);
+        self.pour_silence(&mut memory.state);
+        self.buffer(&mut memory.state, taken.len(), |room| room.copy_from_slice(taken));
+        self.fed = self.fed.saturating_add(taken.len() as u64);
+        Ok(taken.len())
+    }
+
+    /// Says that no more samples come: the utterance is padded and decoded to its last position. Once is enough;
+    /// again does nothing.
+    pub fn finish(&mut self) {
+        if self.end.is_none() {
+            self.end = Some(self.schedule.positions(self.fed));
+            let pad = self.schedule.right_pad_samples(self.fed).saturating_add(LOOK_AHEAD);
+            self.silence = self.silence.saturating_add(pad);
+        }
+    }
+
+    /// Does one bounded unit of work: the conditioning once, an encoder pass over at most a chunk, a prefill pass,
+    /// or one decoded position.
+    ///
+    /// # Errors
+    /// [`SessionError`]. After [`SessionError::NotANumber`] or [`SessionError::Weights`] the same error comes back
+    /// until the session is reset.
+    pub fn step(&mut self, model: &Model, memory: &mut Memory, executor: &dyn Executor) -> Result<Step, SessionError> {
+        self.step_probed(model, memory, executor, &mut NoProbe)
+    }
+
+    /// [`Session::step`], showing `probe` the values of every stage.
+    ///
+    /// # Errors
+    /// As [`Session::step`].
+    pub fn step_probed(
+        &mut self,
+        model: &Model,
+        memory: &mut Memory,
+        executor: &dyn Executor,
+        probe: &mut dyn Probe,
+    ) -> Result<Step, SessionError> {
+        self.check_memory(memory)?;
+        if self.layout.params() != model.params() || self.model.is_some_and(|begun| begun != model.fingerprint()) {
+            return Err(SessionError::OtherModel);
+        }
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if self.stopped {
+            return Ok(Step::Done);
+        }
+        let step = self.work(model, memory, executor, probe);
+        self.failed = step.err();
+        step
+    }
+
+    /// Samples taken so far.
+    pub fn samples_fed(&self) -> u64 {
+        self.fed
+    }
+
+    /// Positions decoded so far, padding included.
+    pub fn positions_decoded(&self) -> u64 {
+        self.decoded
+    }
+
+    /// Positions that went through the encoder so far, padding included.
+    pub fn positions_encoded(&self) -> u64 {
+        self.encoded
+    }
+
+    /// Positions of the whole utterance, once [`Session::finish`] was called.
+    pub fn positions_in_all(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// Whether the end-of-text token ended the session before its audio did; see
+    /// [`Options::stop_at_end_of_text`](crate::layout::Options::stop_at_end_of_text).
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The schedule it follows.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    fn check_memory(&self, memory: &Memory) -> Result<(), SessionError> {
+        if memory.layout == self.layout {
+            Ok(())
+        } else {
+            Err(SessionError::OtherMemory)
+        }
+    }
+
+    /// Zeros what must be zero before the first sample: half a mel window, and the past of the convolutions.
+    fn start(&mut self, state: &mut State<&mut [f32]>) {
+        if !self.started {
+            self.started = true;
+            state.stem.mel.fill(0.0);
+            state.stem.conv0.fill(0.0);
+            self.buffer(state, CENTRE, |room| room.fill(0.0));
+        }
+    }
+
+    fn pour_silence(&mut self, state: &mut State<&mut [f32]>) {
+        let room = state.samples.len().saturating_sub(self.buffered);
+        let poured = usize::try_from(self.silence).map_or(room, |silence| silence.min(room));
+        self.buffer(state, poured, |room| room.fill(0.0));
+        self.silence = self.silence.saturating_sub(poured as u64);
+    }
+
+    /// Appends `len` samples, which fit.
+    fn buffer(&mut self, state: &mut State<&mut [f32]>, len: usize, write: impl FnOnce(&mut [f32])) {
+        let end = self.buffered.saturating_add(len);
+        if let Some(room) = state.samples.get_mut(self.buffered..end) {
+            write(room);
+            self.buffered = end;
+        }
+    }
+
+    fn work(
+        &mut self,
+        model: &Model,
+        memory: &mut Memory,
+        executor: &dyn Executor,
+        probe: &mut dyn Probe,
+    ) -> Result<Step, SessionError> {
+        if self.model.is_none() {
+            self.condition(model, memory, executor, probe)?;
+            self.model = Some(model.fingerprint());
+            return Ok(Step::Worked);
+        }
+        if self.decoded < self.encoded {
+            return self.decode(model, memory, executor, probe);
+        }
+        self.start(&mut memory.state);
+        self.pour_silence(&mut memory.state);
+        let positions = self.positions_ready()?;
+        if positions > 0 {
+            self.encode(model, memory, executor, probe, positions)?;
+            return Ok(Step::Worked);
+        }
+        Ok(if self.end.is_some() {
+            Step::Done
+        } else {
+            Step::NeedAudio
+        })
+    }
+
+    /// Positions of the next encoder pass: a whole chunk, or at the end what is left; 0 if samples are missing.
+    fn positions_ready(&self) -> Result<usize, SessionError> {
+        let chunk = self.layout.options().chunk;
+        let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.encoded));
+        let positions = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
+        Ok(if self.buffered >= window_samples(positions)? {
+            positions
+        } else {
+            0
+        })
+    }
+
+    fn condition(
+        &mut self,
+        model: &Model,
+        memory: &mut Memory,
+        executor: &dyn Executor,
+        probe: &mut dyn Probe,
+    ) -> Result<(), SessionError> {
+        let (state, scratch) = memory.condition()?;
+        let delay = self.layout.options().delay_tokens;
+        model::condition(model, &model.ops(executor), delay, scratch, state.ada, probe)?;
+        Ok(())
+    }
+
+    /// Mel, stem, encoder and adapter over the next `positions`, whose samples are there.
+    fn encode(
+        &mut self,
+        model: &Model,
+        memory: &mut Memory,
+        executor: &dyn Executor,
+        probe: &mut dyn Probe,
+        positions: usize,
+    ) -> Result<(), SessionError> {
+        let ops = model.ops(executor);
+        let params = self.layout.params();
+        let capacity = self.layout.encoder_capacity();
+        let first = self.encoded.saturating_mul(params.downsample_factor as u64);
+
+        let (state, EncoderScratch { x, .. }, scratch) = memory.stem(positions)?;
+        let windows = state.samples.windows(WINDOW).step_by(HOP);
+        // The stem's first two frames are those it carries.
+        let frames = scratch.mel.chunks_exact_mut(MEL_BINS).skip(2);
+        for (frame, window) in frames.zip(windows) {
+            if let (Some(frame), Some(window)) = (frame.first_chunk_mut(), window.first_chunk()) {
+                self.mel.frame(window, frame);
+            }
+        }
+        model::encoder::stem(model, &ops, first, &mut state.stem, scratch, x, probe)?;
+
+        let (state, encoder, scratch) = memory.encoder(positions)?;
+        model::encoder::layers(
+            model,
+            &ops,
+            first,
+            state.encoder_cache,
+            capacity,
+            encoder,
+            scratch,
+            probe,
+        )?;
+
+        let (state, EncoderScratch { x, .. }, scratch) = memory.adapter(positions)?;
+        let values = positions.saturating_mul(params.decoder.dim);
+        let embeddings = state.embeddings.get_mut(..values).unwrap_or_default();
+        model::encoder::adapt(model, &ops, first, x, scratch, embeddings, probe)?;
+        if embeddings.iter().any(|value| value.is_nan()) {
+            return Err(SessionError::NotANumber {
+                stage: Stage::Adapter,
+                position: self.encoded,
+            });
+        }
+
+        let used = positions.saturating_mul(SAMPLES_PER_POSITION);
+        state.samples.copy_within(used.min(self.buffered)..self.buffered, 0);
+        self.buffered = self.buffered.saturating_sub(used);
+        self.queued_from = self.encoded;
+        self.encoded = self.encoded.saturating_add(positions as u64);
+        Ok(())
+    }
+
+    /// The decoder over what waits of the prompt, or over one position behind it.
+    fn decode(
+        &mut self,
+        model: &Model,
+        memory: &mut Memory,
+        executor: &dyn Executor,
+        probe: &mut dyn Probe,
+    ) -> Result<Step, SessionError> {
+        let ops = model.ops(executor);
+        let dim = self.layout.params().decoder.dim;
+        let capacity = self.layout.decoder_capacity();
+        let first = self.decoded;
+        let prompt_len = self.schedule.prompt_len();
+        let waiting = self.encoded.saturating_sub(first);
+        let positions = waiting.min(prompt_len.saturating_sub(first)).max(1);
+        let end = first.saturating_add(positions);
+
+        let rows = usize::try_from(positions).unwrap_or(usize::MAX);
+        let queued = usize::try_from(first.saturating_sub(self.queued_from)).unwrap_or(usize::MAX);
+        let (state, (mut decoder, layer)) = memory.decoder(rows)?;
+        let embeddings = state.embeddings.chunks_exact(dim).skip(queued);
+        for (row, embedding) in decoder.x.chunks_exact_mut(dim).zip(embeddings) {
+            row.copy_from_slice(embedding);
+        }
+        let tokens = (first..end).map(|position| self.schedule.prompt_id(position).unwrap_or(self.last_token));
+        model::decoder::embed(model, &ops, tokens, decoder.x)?;
+        model::decoder::layers(
+            model,
+            &ops,
+            first,
+            state.ada,
+            state.decoder_cache,
+            capacity,
+            &mut decoder,
+            layer,
+        )?;
+
+        let last = end.saturating_sub(1);
+        if end < prompt_len {
+            self.decoded = end;
+            return Ok(Step::Worked);
+        }
+        model::decoder::head(model, &ops, last, &mut decoder, probe)?;
+        let Some(id) = ops.argmax(decoder.logits) else {
+            return Err(SessionError::NotANumber {
+                stage: Stage::Logits,
+                position: last,
+            });
+        };
+        self.decoded = end;
+        self.last_token = u32::try_from(id).unwrap_or(u32::MAX);
+        self.stopped = self.layout.options().stop_at_end_of_text && self.last_token == self.layout.options().eos;
+        Ok(Step::Token(Token {
+            id: self.last_token,
+            position: last,
+        }))
+    }
+}

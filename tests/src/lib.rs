@@ -2,6 +2,7 @@
 //!
 //! Nothing here is part of the product. Helpers panic on broken test data instead of returning errors.
 
+pub mod engine;
 pub mod generator;
 pub mod goldens;
 pub mod npy;

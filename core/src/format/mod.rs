@@ -10,6 +10,8 @@
     clippy::panic
 )]
 
+mod base64;
+pub mod fields;
 pub mod json;
 pub mod params;
 pub mod safetensors;

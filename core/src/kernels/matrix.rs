@@ -1,4 +1,4 @@
-//! Views of weights in place.
+//! Views of weights in place, and how each storage is decoded.
 
 /// How the elements of a matrix are stored, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +9,98 @@ pub enum Storage {
     F16,
     /// IEEE single precision, 4 bytes.
     F32,
+}
+
+impl Storage {
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            Storage::Bf16 | Storage::F16 => 2,
+            Storage::F32 => 4,
+        }
+    }
+}
+
+/// Calls a generic function for the element type of a storage: `with_storage!(storage, E => f::<E>(x))`.
+macro_rules! with_storage {
+    ($storage:expr, $element:ident => $call:expr) => {
+        match $storage {
+            $crate::kernels::Storage::Bf16 => {
+                type $element = $crate::kernels::matrix::Bf16;
+                $call
+            }
+            $crate::kernels::Storage::F16 => {
+                type $element = $crate::kernels::matrix::F16;
+                $call
+            }
+            $crate::kernels::Storage::F32 => {
+                type $element = $crate::kernels::matrix::F32;
+                $call
+            }
+        }
+    };
+}
+pub(super) use with_storage;
+
+/// A way to read f32 values out of a slice: `UNITS` units of the slice make one value. Every decoding is exact.
+pub(super) trait Element {
+    /// What the slice consists of: bytes for weights, f32 for activations.
+    type Unit: Copy;
+    /// Units of one element.
+    const UNITS: usize;
+    /// The element that begins at `units[0]`.
+    fn read(units: &[Self::Unit]) -> f32;
+    /// The 8 elements that begin at `units[0]`.
+    #[inline(always)]
+    fn read8(units: &[Self::Unit]) -> [f32; 8] {
+        core::array::from_fn(|i| Self::read(&units[i * Self::UNITS..]))
+    }
+}
+
+/// bfloat16 in little-endian bytes: the upper half of an f32.
+pub(super) struct Bf16;
+/// IEEE half precision in little-endian bytes.
+pub(super) struct F16;
+/// IEEE single precision in little-endian bytes.
+pub(super) struct F32;
+/// f32 values as they are.
+pub(super) struct Native;
+
+impl Element for Bf16 {
+    type Unit = u8;
+    const UNITS: usize = 2;
+    #[inline(always)]
+    fn read(units: &[u8]) -> f32 {
+        f32::from_bits(u32::from(u16::from_le_bytes([units[0], units[1]])) << 16)
+    }
+}
+
+impl Element for F16 {
+    type Unit = u8;
+    const UNITS: usize = 2;
+    #[inline(always)]
+    fn read(units: &[u8]) -> f32 {
+        half::f16::from_le_bytes([units[0], units[1]]).to_f32()
+    }
+}
+
+impl Element for F32 {
+    type Unit = u8;
+    const UNITS: usize = 4;
+    #[inline(always)]
+    fn read(units: &[u8]) -> f32 {
+        // As a whole, because a compiler that sees four single bytes here combines them one by one.
+        f32::from_le_bytes(*units.first_chunk().unwrap_or(&[0; 4]))
+    }
+}
+
+impl Element for Native {
+    type Unit = f32;
+    const UNITS: usize = 1;
+    #[inline(always)]
+    fn read(units: &[f32]) -> f32 {
+        units[0]
+    }
 }
 
 /// A row-major matrix of weights over borrowed bytes of any alignment.
@@ -23,11 +115,7 @@ pub struct Matrix<'a> {
 impl<'a> Matrix<'a> {
     /// A view of `rows * cols` elements, or `None` if `bytes` has another length.
     pub fn new(bytes: &'a [u8], rows: usize, cols: usize, storage: Storage) -> Option<Self> {
-        let size = match storage {
-            Storage::Bf16 | Storage::F16 => 2,
-            Storage::F32 => 4,
-        };
-        let wanted = rows.checked_mul(cols)?.checked_mul(size)?;
+        let wanted = rows.checked_mul(cols)?.checked_mul(storage.size())?;
         (bytes.len() == wanted).then_some(Self {
             bytes,
             rows,
@@ -50,5 +138,53 @@ impl<'a> Matrix<'a> {
     /// Its bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Bytes from one row to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.cols * self.storage.size()
+    }
+
+    /// Row `index` as a matrix of one row, or `None` past the end.
+    pub fn row(&self, index: usize) -> Option<Matrix<'a>> {
+        if index >= self.rows {
+            return None;
+        }
+        let bytes = self.bytes.get(index * self.stride()..(index + 1) * self.stride())?;
+        Some(Self {
+            bytes,
+            rows: 1,
+            ..*self
+        })
+    }
+
+    /// Row `index` as f32, into `out` (`[cols]`).
+    pub fn widen_row(&self, index: usize, out: &mut [f32]) {
+        require!(
+            index < self.rows && out.len() == self.cols,
+            "widen_row: shapes disagree"
+        );
+        if let Some(row) = self.row(index) {
+            row.for_each(out, |out, w| *out = w);
+        }
+    }
+
+    /// Element `index` counted through all rows; 0 past the end.
+    pub(super) fn element(&self, index: usize) -> f32 {
+        let size = self.storage.size();
+        match self.bytes.get(index * size..(index + 1) * size) {
+            Some(bytes) => with_storage!(self.storage, E => E::read(bytes)),
+            None => 0.0,
+        }
+    }
+
+    /// Calls `f` with every item of `out` and the element of the same index, as far as both go.
+    #[inline(always)]
+    pub(super) fn for_each(&self, out: &mut [f32], f: impl Fn(&mut f32, f32)) {
+        with_storage!(self.storage, E => {
+            for (out, units) in out.iter_mut().zip(self.bytes.chunks_exact(E::UNITS)) {
+                f(out, E::read(units));
+            }
+        });
     }
 }

@@ -1,1 +1,25 @@
-//! (model/mod)
+//! The model: tensors bound to roles, and the passes over them. Reads like the paper's equations.
+//!
+//! ```text
+//! mel ─► conv stem ─► encoder ─► 4× concat ─► adapter ─► decoder ─► logits
+//! ```
+//!
+//! Nothing here knows of files, threads or text. The passes take views of the caller's memory that
+//! [`crate::layout`] sized for exactly this many rows, so slices and weights agree by construction.
+
+mod binding;
+mod cache;
+mod conditioning;
+pub(crate) mod decoder;
+pub(crate) mod encoder;
+mod probe;
+mod rotary;
+mod stem;
+mod weights;
+
+pub use binding::{BindError, Binding, DecoderTensor, EncoderTensor, Role, Shape, Slot};
+pub use probe::{LogitHash, NoProbe, Probe, Stage};
+pub use weights::{Model, WeightsError};
+
+pub(crate) use binding::CONV_KERNEL;
+pub(crate) use conditioning::condition;

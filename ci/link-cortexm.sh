@@ -1,0 +1,88 @@
+#!/bin/bash
+# Links core into an image for a Cortex-M4F without std and without an allocator, and looks into the image.
+#
+# The compiler is the installed one if it has the target (rustup target add thumbv7em-none-eabihf). Otherwise it is
+# Debian's, which comes with the sources of Rust's own core library and builds that first.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# Flags for the machine at hand are none for this one.
+unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+
+triple=thumbv7em-none-eabihf
+crate=$root/tests/firmware/link
+out=$target/bare-metal
+image=$out/$triple/release/link
+
+has_target() {
+    local lib
+    lib=$(rustc --print target-libdir --target "$triple" 2> /dev/null) && [ -d "$lib" ]
+}
+
+debian_ready() {
+    [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -f "$(debian_source)/core/src/lib.rs" ]
+}
+
+debian_source() {
+    printf '%s/lib/rustlib/src/rust/library' "$(/usr/bin/rustc --print sysroot 2> /dev/null)"
+}
+
+# rust-lld comes with rustup's toolchains; Debian's lld does as well.
+find_lld() {
+    local own
+    own=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
+    if [ -x "$own" ]; then
+        say "$own"
+    else
+        command -v rust-lld || command -v ld.lld
+    fi
+}
+
+need="linking for bare metal needs rustup target add $triple, or Debian's Rust with its sources"
+if has_target; then
+    (cd "$crate" && CARGO_TARGET_DIR=$out cargo build --release --target "$triple")
+else
+    if ! debian_ready; then
+        can_install || cannot "$need"
+        # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
+        apt_install rustc-web cargo-web rust-web-src || apt_install rustc cargo rust-src || cannot "$need"
+        debian_ready || cannot "$need"
+    fi
+    linker=$(find_lld) || {
+        install_or_cannot lld -- "$need and lld"
+        linker=$(find_lld)
+    }
+    (
+        cd "$crate"
+        unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN
+        # build-std is unstable: this lets the stable compiler do it.
+        export RUSTC_BOOTSTRAP=1
+        export PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc CARGO_TARGET_DIR=$out
+        export CARGO_TARGET_THUMBV7EM_NONE_EABIHF_LINKER=$linker
+        /usr/bin/cargo build --release -Zbuild-std=core --target "$triple"
+    )
+fi
+
+if ! command -v nm > /dev/null || ! command -v readelf > /dev/null; then
+    install_or_cannot binutils -- "looking into the image needs nm and readelf"
+fi
+
+symbols=$(nm -C "$image")
+# Without this an image that lost its contents would pass.
+grep -q 'voxtral_core::' <<< "$symbols" || die "$image holds nothing of core"
+allocators='__rust_(alloc|dealloc|realloc)|__r(g|dl)_|[^_a-z](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|_?sbrk)$|[ <]alloc::'
+if found=$(grep -E "$allocators" <<< "$symbols"); then
+    die "an allocator is linked into $image:"$'\n'"$found"
+fi
+
+# section NAME: its size in bytes.
+section() {
+    local hex
+    hex=$(readelf -SW "$image" | sed 's/^ *\[ *[0-9]*\] *//' | awk -v name="$1" '$1 == name { print $5 }')
+    printf '%d' "$((16#${hex:-0}))"
+}
+
+say "$image: no allocator in $(wc -l <<< "$symbols") symbols"
+for name in .text .rodata .data .bss; do
+    printf '%9d B %s\n' "$(section "$name")" "$name"
+done

@@ -1,0 +1,68 @@
+#!/bin/bash
+# The test command, for people and CI alike: ci/test.sh
+#
+# Format, lints, documentation, tests, the oldest Rust, and core linked for a microcontroller. What is missing is
+# installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step that needs more than Rust says
+# so and is left out, unless CI is set: then it is an error.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+summary=()
+
+# step NAME COMMAND...
+step() {
+    local name=$1 start=$SECONDS status=0
+    shift
+    say "== $name: $*"
+    "$@" || status=$?
+    local took=$((SECONDS - start))
+    case $status in
+        0) summary+=("$(printf '%5d s  %s' "$took" "$name")") ;;
+        "$not_run") summary+=("not run  $name") ;;
+        *)
+            report
+            die "$name failed after $took s (status $status): $*"
+            ;;
+    esac
+}
+
+report() {
+    say "== times"
+    if [ ${#summary[@]} -gt 0 ]; then
+        printf '%s\n' "${summary[@]}"
+    fi
+    printf '%5d s  in all\n' "$SECONDS"
+}
+
+# `step` looks at the status, and that switches errexit off in here: what may fail says so itself.
+# The Rust toolchain and the two of its parts that a minimal installation lacks.
+toolchain() {
+    command -v cargo > /dev/null || die "no cargo on PATH: install Rust, see https://rustup.rs"
+    if ! command -v cc > /dev/null; then
+        (install_or_cannot gcc libc6-dev -- "linking needs a C toolchain (cc)") || return
+    fi
+    local part
+    for part in rustfmt:fmt clippy:clippy; do
+        if ! cargo "${part#*:}" --version > /dev/null 2>&1; then
+            command -v rustup > /dev/null || die "cargo ${part#*:} is missing: install ${part%:*}"
+            rustup component add "${part%:*}" || return
+        fi
+    done
+    cargo --version
+    rustc --version
+}
+
+documentation() {
+    RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --release --no-deps --workspace
+}
+
+step toolchain toolchain
+step format cargo fmt --all --check
+step "format, firmware" cargo fmt --manifest-path tests/firmware/link/Cargo.toml --check
+step lints cargo clippy --release --workspace --all-targets -- -D warnings
+step documentation documentation
+step tests cargo test --release --workspace
+step msrv bash ci/msrv.sh
+step "bare metal" bash ci/link-cortexm.sh
+report

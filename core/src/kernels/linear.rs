@@ -1,0 +1,48 @@
+//! What a linear map is asked to do, and what follows each of its dot products: the same for every instruction set.
+
+use super::Matrix;
+
+/// `y[i] = W x[i] (+ b)` or `y[i] += W x[i] (+ b)`, of shapes that agree.
+pub(super) struct Linear<'a> {
+    w: &'a Matrix<'a>,
+    bias: Option<&'a Matrix<'a>>,
+    x: &'a [f32],
+    onto: bool,
+}
+
+impl<'a> Linear<'a> {
+    /// `None` if the shapes disagree. `x` is `[n][cols]`, a bias has as many elements as `w` has rows.
+    pub(super) fn new(
+        w: &'a Matrix<'a>,
+        bias: Option<&'a Matrix<'a>>,
+        x: &'a [f32],
+        n: usize,
+        onto: bool,
+    ) -> Option<Self> {
+        let fits = n.checked_mul(w.cols()) == Some(x.len())
+            && bias.is_none_or(|bias| bias.rows().checked_mul(bias.cols()) == Some(w.rows()));
+        fits.then_some(Self { w, bias, x, onto })
+    }
+
+    /// The weights.
+    pub(super) fn weights(&self) -> &'a Matrix<'a> {
+        self.w
+    }
+
+    /// Rows `first..first + count` of the input; all of them exist, or this panics.
+    #[inline(always)]
+    pub(super) fn inputs(&self, first: usize, count: usize) -> &'a [f32] {
+        let cols = self.w.cols();
+        &self.x[first * cols..(first + count) * cols]
+    }
+
+    /// Turns the dot product with weight row `row` into an output.
+    #[inline(always)]
+    pub(super) fn finish(&self, row: usize, dot: f32, y: &mut f32) {
+        let value = match self.bias {
+            Some(bias) => dot + bias.element(row),
+            None => dot,
+        };
+        *y = if self.onto { *y + value } else { value };
+    }
+}

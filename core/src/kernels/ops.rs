@@ -1,0 +1,169 @@
+//! The operations by name: shapes are checked here, work is split over threads, and kernels are called.
+
+use core::f32::consts::FRAC_1_SQRT_2;
+
+use super::linear::Linear;
+use super::split::split;
+use super::{Executor, Kernels, Matrix};
+
+/// Rows of weights in one piece come in multiples of this, so that only the last has a ragged tile.
+const ROW_UNIT: usize = 16;
+/// Values of an elementwise operation that are split off together.
+const VALUE_UNIT: usize = 64;
+/// What exp or erf costs in multiplications, roughly.
+const EXP_COST: usize = 16;
+
+/// Kernels and the threads they run on: what a pass through the model computes with.
+#[derive(Clone, Copy)]
+pub struct Ops<'a> {
+    pub(super) kernels: Kernels,
+    pub(super) executor: &'a dyn Executor,
+}
+
+impl<'a> Ops<'a> {
+    /// Operations by `kernels` on the threads of `executor`.
+    pub fn new(kernels: Kernels, executor: &'a dyn Executor) -> Self {
+        Self { kernels, executor }
+    }
+
+    /// The kernels that compute.
+    pub fn kernels(&self) -> Kernels {
+        self.kernels
+    }
+
+    /// `y[i] = W x[i] (+ b)` for every row `x[i]` of `x` (`[n][cols]`), into `y` (`[n][rows]`).
+    ///
+    /// A bias has `rows` elements, as one row or one column.
+    pub fn linear(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], y: &mut [f32]) {
+        self.linear_onto(w, bias, x, y, false);
+    }
+
+    /// `y[i] += W x[i] (+ b)`: [`Ops::linear`] onto a residual stream.
+    pub fn linear_add(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], y: &mut [f32]) {
+        self.linear_onto(w, bias, x, y, true);
+    }
+
+    fn linear_onto(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], y: &mut [f32], onto: bool) {
+        let n = y.len().checked_div(w.rows()).unwrap_or(0);
+        let job = Linear::new(w, bias, x, n, onto).filter(|_| n * w.rows() == y.len());
+        debug_assert!(job.is_some(), "linear: shapes disagree");
+        let Some(job) = job else { return };
+        let unit_cost = ROW_UNIT.saturating_mul(w.cols()).saturating_mul(n);
+        split(self.executor, y, n, ROW_UNIT, unit_cost, &|mut band| {
+            self.kernels.linear(&job, &mut band);
+        });
+    }
+
+    /// RMSNorm of every row: `y = x / sqrt(mean(x^2) + eps) * w`; `weight` is one row of `dim`, `x` and `y` `[n][dim]`.
+    pub fn rms_norm(&self, weight: &Matrix, eps: f32, x: &[f32], y: &mut [f32]) {
+        let dim = weight.cols();
+        require!(
+            weight.rows() == 1 && dim > 0 && x.len() == y.len() && x.len() % dim == 0,
+            "rms_norm: shapes disagree"
+        );
+        split(self.executor, y, 1, dim, 4 * dim, &|mut band| {
+            let start = band.start();
+            let y = band.row(0);
+            let x = &x[start..start + y.len()];
+            for (x, y) in x.chunks_exact(dim).zip(y.chunks_exact_mut(dim)) {
+                let mut squares = [0.0];
+                self.kernels.dots(x, x, &mut squares);
+                let r = 1.0 / libm::sqrtf(squares[0] / dim as f32 + eps);
+                for (x, y) in x.iter().zip(y.iter_mut()) {
+                    *y = *x * r;
+                }
+                weight.for_each(y, |y, w| *y *= w);
+            }
+        });
+    }
+
+    /// Rotates neighbouring pairs `(2j, 2j+1)` of every head: `(a cos - b sin, a sin + b cos)`.
+    ///
+    /// `x` is `[n][heads][head_dim]`, `rotations` `[n][head_dim / 2]` of (cos, sin), flat: `[n][head_dim]`.
+    pub fn rope(&self, rotations: &[f32], heads: usize, head_dim: usize, x: &mut [f32]) {
+        let width = heads.saturating_mul(head_dim);
+        require!(
+            width > 0
+                && head_dim % 2 == 0
+                && rotations.len() % head_dim == 0
+                && (rotations.len() / head_dim).checked_mul(width) == Some(x.len()),
+            "rope: shapes disagree"
+        );
+        split(self.executor, x, 1, width, 2 * width, &|mut band| {
+            let first = band.start() / width;
+            let rows = band.row(0).chunks_exact_mut(width);
+            for (row, rotations) in rows.zip(rotations.chunks_exact(head_dim).skip(first)) {
+                for head in row.chunks_exact_mut(head_dim) {
+                    for (pair, rotation) in head.chunks_exact_mut(2).zip(rotations.chunks_exact(2)) {
+                        let (a, b, cos, sin) = (pair[0], pair[1], rotation[0], rotation[1]);
+                        pair[0] = a * cos - b * sin;
+                        pair[1] = a * sin + b * cos;
+                    }
+                }
+            }
+        });
+    }
+
+    /// `gate = silu(gate) * up`, SwiGLU's product: `(gate / (1 + exp(-gate))) * up`.
+    pub fn silu_mul(&self, gate: &mut [f32], up: &[f32]) {
+        require!(gate.len() == up.len(), "silu_mul: shapes disagree");
+        split(
+            self.executor,
+            gate,
+            1,
+            VALUE_UNIT,
+            VALUE_UNIT * EXP_COST,
+            &|mut band| {
+                let up = &up[band.start()..];
+                for (gate, up) in band.row(0).iter_mut().zip(up) {
+                    *gate = *gate / (1.0 + libm::expf(-*gate)) * up;
+                }
+            },
+        );
+    }
+
+    /// `x = x / 2 (1 + erf(x / sqrt 2))`.
+    pub fn gelu(&self, x: &mut [f32]) {
+        split(self.executor, x, 1, VALUE_UNIT, VALUE_UNIT * EXP_COST, &|mut band| {
+            for x in band.row(0) {
+                *x = 0.5 * *x * (1.0 + libm::erff(*x * FRAC_1_SQRT_2));
+            }
+        });
+    }
+
+    /// `x += row` of token embeddings: row `index` of `w` added to `x` (`[cols]`).
+    pub fn add_row(&self, w: &Matrix, index: usize, x: &mut [f32]) {
+        require!(index < w.rows() && x.len() == w.cols(), "add_row: shapes disagree");
+        if let Some(row) = w.row(index) {
+            row.for_each(x, |x, w| *x += w);
+        }
+    }
+
+    /// `x[i] *= 1 + scale[i % scale.len()]` over rows: the delay conditioning.
+    pub fn modulate(&self, scale: &[f32], x: &mut [f32]) {
+        require!(
+            !scale.is_empty() && x.len() % scale.len() == 0,
+            "modulate: shapes disagree"
+        );
+        for row in x.chunks_exact_mut(scale.len()) {
+            for (x, scale) in row.iter_mut().zip(scale) {
+                *x *= 1.0 + scale;
+            }
+        }
+    }
+
+    /// Index of the largest value, the lowest of equals; `None` if any is NaN, or if there are none.
+    pub fn argmax(&self, x: &[f32]) -> Option<usize> {
+        let mut best = 0;
+        let mut largest = *x.first()?;
+        for (i, &value) in x.iter().enumerate() {
+            if value.is_nan() {
+                return None;
+            }
+            if value > largest {
+                (best, largest) = (i, value);
+            }
+        }
+        Some(best)
+    }
+}

@@ -1,0 +1,101 @@
+//! The text decoder: audio embeddings plus token embeddings to logits.
+
+use super::cache::Cache;
+use super::probe::{Probe, Stage};
+use super::weights::{Model, WeightsError};
+use super::{Role, rotary};
+use crate::format::params::DecoderParams;
+use crate::kernels::{Heads, Ops};
+use crate::layout::{DecoderScratch, LayerScratch};
+
+/// Query, key and value heads of the decoder.
+pub(crate) fn heads(params: &DecoderParams) -> Heads {
+    Heads {
+        n_heads: params.n_heads,
+        n_kv_heads: params.n_kv_heads,
+        head_dim: params.head_dim,
+    }
+}
+
+/// Adds the embeddings of `tokens` to the rows of `x`, `[n][dim]`.
+pub(crate) fn embed(
+    model: &Model,
+    ops: &Ops,
+    tokens: impl Iterator<Item = u32>,
+    x: &mut [f32],
+) -> Result<(), WeightsError> {
+    let embeddings = model.get(Role::TokenEmbeddings)?;
+    for (row, token) in x.chunks_exact_mut(embeddings.cols()).zip(tokens) {
+        ops.add_row(&embeddings, token as usize, row);
+    }
+    Ok(())
+}
+
+/// All layers over the residual stream of `scratch.x`, `[n][dim]`, positions `first..first + n`.
+///
+/// `x += Wo a` with `a` the grouped attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n))` with
+/// `n = RMSNorm(x) * (1 + s)` and `s` the layer's row of `ada`.
+pub(crate) fn layers(
+    model: &Model,
+    ops: &Ops,
+    first: u64,
+    ada: &[f32],
+    cache: &mut [f32],
+    capacity: usize,
+    decoder: &mut DecoderScratch<&mut [f32]>,
+    scratch: LayerScratch<&mut [f32]>,
+) -> Result<(), WeightsError> {
+    let p = &model.params().decoder;
+    let heads = heads(p);
+    let DecoderScratch { rotations, x, .. } = decoder;
+    let LayerScratch {
+        n,
+        q,
+        k,
+        v,
+        a,
+        gate,
+        up,
+    } = scratch;
+    rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
+
+    let layers = Cache::layers(cache, heads, capacity).zip(ada.chunks_exact(p.dim));
+    for (layer, (mut cache, s)) in layers.enumerate() {
+        let w = model.decoder_layer(layer)?;
+
+        ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
+        ops.linear(&w.wq, None, n, q);
+        ops.linear(&w.wk, None, n, k);
+        ops.linear(&w.wv, None, n, v);
+        ops.rope(rotations, heads.n_heads, heads.head_dim, q);
+        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
+        cache.store(ops, first, k, v);
+        ops.attention(heads, p.sliding_window, first, q, cache.ring(), a);
+        ops.linear_add(&w.wo, None, a, x);
+
+        ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
+        ops.modulate(s, n);
+        ops.linear(&w.w1, None, n, gate);
+        ops.linear(&w.w3, None, n, up);
+        ops.silu_mul(gate, up);
+        ops.linear_add(&w.w2, None, gate, x);
+    }
+    Ok(())
+}
+
+/// Logits of the last row of `scratch.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
+pub(crate) fn head(
+    model: &Model,
+    ops: &Ops,
+    position: u64,
+    scratch: &mut DecoderScratch<&mut [f32]>,
+    probe: &mut dyn Probe,
+) -> Result<(), WeightsError> {
+    let p = &model.params().decoder;
+    let DecoderScratch { x, last, logits, .. } = scratch;
+    let x = &x[x.len() - p.dim..];
+    ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
+    ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, logits);
+    probe.stage(Stage::Logits, position, logits);
+    Ok(())
+}

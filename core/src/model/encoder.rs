@@ -1,0 +1,109 @@
+//! The causal audio encoder and the adapter behind it: mel frames to decoder inputs.
+
+use super::cache::Cache;
+use super::probe::{Probe, Stage};
+use super::weights::{Model, WeightsError};
+use super::{Role, rotary, stem};
+use crate::format::params::EncoderParams;
+use crate::kernels::{Heads, Ops};
+use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch, StemCarry, StemScratch};
+
+/// Query, key and value heads of the encoder.
+pub(crate) fn heads(params: &EncoderParams) -> Heads {
+    Heads {
+        n_heads: params.n_heads,
+        n_kv_heads: params.n_kv_heads,
+        head_dim: params.head_dim,
+    }
+}
+
+/// Convolution stem: `scratch.mel` to the residual stream `x`, `[n][dim]`.
+///
+/// `first` is the number of the first encoder frame, counted from the start of the padded audio.
+pub(crate) fn stem(
+    model: &Model,
+    ops: &Ops,
+    first: u64,
+    carry: &mut StemCarry<&mut [f32]>,
+    scratch: StemScratch<&mut [f32]>,
+    x: &mut [f32],
+    probe: &mut dyn Probe,
+) -> Result<(), WeightsError> {
+    stem::show_mel(probe, 2 * first, scratch.mel);
+    stem::stem(model, ops, carry, scratch, x)?;
+    probe.stage(Stage::ConvStem, first, x);
+    Ok(())
+}
+
+/// All layers over the residual stream `x`, `[n][dim]`, frames `first..first + n`.
+///
+/// `x += Wo a + bo` with `a` the attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n)) + b2` with
+/// `n = RMSNorm(x)`.
+pub(crate) fn layers(
+    model: &Model,
+    ops: &Ops,
+    first: u64,
+    cache: &mut [f32],
+    capacity: usize,
+    encoder: EncoderScratch<&mut [f32]>,
+    scratch: LayerScratch<&mut [f32]>,
+    probe: &mut dyn Probe,
+) -> Result<(), WeightsError> {
+    let p = &model.params().encoder;
+    let heads = heads(p);
+    let EncoderScratch { rotations, x } = encoder;
+    let LayerScratch {
+        n,
+        q,
+        k,
+        v,
+        a,
+        gate,
+        up,
+    } = scratch;
+    rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
+
+    for (layer, mut cache) in Cache::layers(cache, heads, capacity).enumerate() {
+        let w = model.encoder_layer(layer)?;
+
+        ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
+        ops.linear(&w.wq, w.wq_bias.as_ref(), n, q);
+        ops.linear(&w.wk, None, n, k);
+        ops.linear(&w.wv, w.wv_bias.as_ref(), n, v);
+        ops.rope(rotations, heads.n_heads, heads.head_dim, q);
+        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
+        cache.store(ops, first, k, v);
+        ops.attention(heads, p.sliding_window, first, q, cache.ring(), a);
+        ops.linear_add(&w.wo, w.wo_bias.as_ref(), a, x);
+
+        ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
+        ops.linear(&w.w1, None, n, gate);
+        ops.linear(&w.w3, None, n, up);
+        ops.silu_mul(gate, up);
+        ops.linear_add(&w.w2, w.w2_bias.as_ref(), gate, x);
+        probe.stage(Stage::EncoderLayer(layer), first, x);
+    }
+    Ok(())
+}
+
+/// Final norm, four frames to one row, and the adapter's two linear maps with GELU between, into `y`,
+/// `[n / 4][decoder dim]`.
+pub(crate) fn adapt(
+    model: &Model,
+    ops: &Ops,
+    first: u64,
+    x: &[f32],
+    scratch: AdapterScratch<&mut [f32]>,
+    y: &mut [f32],
+    probe: &mut dyn Probe,
+) -> Result<(), WeightsError> {
+    let AdapterScratch { n, hidden } = scratch;
+    ops.rms_norm(&model.get(Role::EncoderNorm)?, model.params().encoder.norm_eps, x, n);
+    probe.stage(Stage::EncoderOut, first, n);
+    // Frames lie one behind the other, so four of them are one row of the adapter's input as they are.
+    ops.linear(&model.get(Role::AdapterIn)?, None, n, hidden);
+    ops.gelu(hidden);
+    ops.linear(&model.get(Role::AdapterOut)?, None, hidden, y);
+    probe.stage(Stage::Adapter, first / model.params().downsample_factor as u64, y);
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! What the program can do, one file per subcommand.
+
+pub mod transcribe;

@@ -1,0 +1,164 @@
+//! What can go wrong, each in one plain line that says what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use voxtral_core::format::{params, safetensors, tekken};
+use voxtral_core::layout::LayoutError;
+use voxtral_core::model::BindError;
+use voxtral_core::session::SessionError;
+
+use crate::model::{FILES, download_hint};
+
+/// Any error of the program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model directory is not there, or not a directory.
+    ModelDirectory {
+        /// The path that was given.
+        path: PathBuf,
+        /// Why it cannot be used.
+        source: io::Error,
+    },
+    /// A file of the model is not in its directory.
+    MissingModelFile {
+        /// The directory.
+        directory: PathBuf,
+        /// Its name.
+        file: &'static str,
+    },
+    /// A file cannot be opened, read or mapped.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The weights are no safetensors file.
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: safetensors::Error,
+        /// The same in words, with the tensor's name.
+        explained: String,
+    },
+    /// `params.json` cannot be used.
+    Params {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: params::Error,
+    },
+    /// `tekken.json` cannot be used.
+    Tekken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: tekken::Error,
+    },
+    /// The weights are not the model that `params.json` describes.
+    Bind {
+        /// The weights.
+        path: PathBuf,
+        /// What does not fit.
+        source: BindError,
+    },
+    /// Audio that cannot be read.
+    Wav {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: std::io::Error,
+    },
+    /// Audio of another rate than the model's.
+    SampleRate {
+        /// The file.
+        path: PathBuf,
+        /// Its rate in Hz.
+        rate: u32,
+    },
+    /// An option is impossible, or memory cannot be had.
+    Layout(LayoutError),
+    /// The session refuses.
+    Session(SessionError),
+    /// Text of a token cannot be found.
+    Text(tekken::Error),
+    /// Text cannot be written.
+    Output(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ModelDirectory { path, source } => write!(
+                f,
+                "{}: {source}; the model is a directory with {}, {} and {} ({})",
+                path.display(),
+                FILES[0],
+                FILES[1],
+                FILES[2],
+                download_hint(FILES[0])
+            ),
+            Self::MissingModelFile { directory, file } => {
+                write!(
+                    f,
+                    "{}: {file} is missing; get it with: {}",
+                    directory.display(),
+                    download_hint(file)
+                )
+            }
+            Self::File { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Safetensors { path, explained, .. } => write!(f, "{}: {explained}", path.display()),
+            Self::Params { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Tekken { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Bind {
+                path,
+                source: source @ BindError::HuggingFaceLayout,
+            } => {
+                write!(f, "{}: {source}: {}", path.display(), download_hint(FILES[0]))
+            }
+            Self::Bind { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::SampleRate { path, rate } => write!(
+                f,
+                "{}: {rate} Hz; the model hears 16000 Hz, convert with: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav",
+                path.display()
+            ),
+            Self::Layout(source) => source.fmt(f),
+            Self::Session(source) => source.fmt(f),
+            Self::Text(source) => source.fmt(f),
+            Self::Output(source) => write!(f, "cannot write the text: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
+            Self::MissingModelFile { .. } | Self::SampleRate { .. } => None,
+            Self::Safetensors { source, .. } => Some(source),
+            Self::Params { source, .. } => Some(source),
+            Self::Tekken { source, .. } | Self::Text(source) => Some(source),
+            Self::Bind { source, .. } => Some(source),
+            Self::Wav { source, .. } => Some(source),
+            Self::Layout(source) => Some(source),
+            Self::Session(source) => Some(source),
+        }
+    }
+}
+
+impl From<LayoutError> for Error {
+    fn from(source: LayoutError) -> Self {
+        Self::Layout(source)
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(source: SessionError) -> Self {
+        Self::Session(source)
+    }
+}

@@ -1,0 +1,135 @@
+//! Token ids to text: bytes joined to whole characters, ends stripped.
+
+use std::io::{self, Write};
+
+use voxtral_core::format::tekken::{IndexProgress, Vocabulary};
+use voxtral_core::format::utf8::Utf8Joiner;
+
+use crate::error::Error;
+use crate::model::Model;
+
+/// Entries of the vocabulary that one call of [`Text::prepare`] reads.
+const PREPARE_ENTRIES: usize = 4096;
+
+/// Writes the text of one utterance as its tokens come.
+///
+/// White space at both ends of the text is left out (a word's token begins with a space), and a character that is
+/// cut between tokens is held back until it is whole.
+pub struct Text<'m> {
+    vocabulary: &'m Vocabulary,
+    tekken: &'m [u8],
+    offsets: Vec<u32>,
+    progress: IndexProgress,
+    joiner: Utf8Joiner,
+    begun: bool,
+    spaces: Spaces,
+}
+
+/// White space that is written once something follows it.
+#[derive(Clone, Copy, Default)]
+struct Spaces {
+    chars: [char; Spaces::MOST],
+    len: usize,
+}
+
+impl Spaces {
+    const MOST: usize = 16;
+}
+
+impl<'m> Text<'m> {
+    /// The text of tokens of `model`.
+    pub fn new(model: &'m Model) -> Self {
+        let vocabulary = model.vocabulary();
+        Self {
+            vocabulary,
+            tekken: model.tekken(),
+            offsets: vec![0; vocabulary.index_len()],
+            progress: IndexProgress::default(),
+            joiner: Utf8Joiner::new(),
+            begun: false,
+            spaces: Spaces::default(),
+        }
+    }
+
+    /// Builds a further part of the index from ids to text, so that the first token need not wait for all of it.
+    ///
+    /// # Errors
+    /// [`Error::Text`] if `tekken.json` is damaged.
+    pub fn prepare(&mut self) -> Result<(), Error> {
+        self.prepare_entries(PREPARE_ENTRIES)
+    }
+
+    fn prepare_entries(&mut self, entries: usize) -> Result<(), Error> {
+        if !self.progress.is_complete() {
+            self.vocabulary
+                .index_step(self.tekken, &mut self.offsets, &mut self.progress, entries)
+                .map_err(Error::Text)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the text of a token, as far as it is whole, and flushes if there was any.
+    ///
+    /// # Errors
+    /// [`Error::Text`] for an id without text, [`Error::Output`] if it cannot be written.
+    pub fn push(&mut self, id: u32, out: &mut dyn Write) -> Result<(), Error> {
+        if id < self.vocabulary.n_special {
+            return Ok(());
+        }
+        self.prepare_entries(usize::MAX)?;
+        let vocabulary = self.vocabulary;
+        let piece = vocabulary.piece(self.tekken, &self.offsets, id).map_err(Error::Text)?;
+        // `piece` borrows the index; the rest of `self` goes on changing.
+        let (joiner, begun, spaces) = (&mut self.joiner, &mut self.begun, &mut self.spaces);
+        let mut wrote = false;
+        for byte in piece {
+            for character in joiner.push(byte) {
+                wrote |= write(character, begun, spaces, out).map_err(Error::Output)?;
+            }
+        }
+        if wrote {
+            out.flush().map_err(Error::Output)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The end of the utterance: what is held back comes out, white space does not. Ready for the next one.
+    ///
+    /// # Errors
+    /// [`Error::Output`] if it cannot be written.
+    pub fn finish(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        if let Some(character) = self.joiner.finish() {
+            write(character, &mut self.begun, &mut self.spaces, out).map_err(Error::Output)?;
+        }
+        self.begun = false;
+        self.spaces = Spaces::default();
+        out.flush().map_err(Error::Output)
+    }
+}
+
+/// Writes a character and the white space before it; holds white space back. Says whether anything was written.
+fn write(character: char, begun: &mut bool, spaces: &mut Spaces, out: &mut dyn Write) -> io::Result<bool> {
+    if character.is_whitespace() {
+        if *begun {
+            if spaces.len == Spaces::MOST {
+                write_spaces(spaces, out)?;
+            }
+            spaces.chars[spaces.len] = character;
+            spaces.len += 1;
+        }
+        return Ok(false);
+    }
+    write_spaces(spaces, out)?;
+    *begun = true;
+    out.write_all(character.encode_utf8(&mut [0; 4]).as_bytes())?;
+    Ok(true)
+}
+
+fn write_spaces(spaces: &mut Spaces, out: &mut dyn Write) -> io::Result<()> {
+    for space in &spaces.chars[..spaces.len] {
+        out.write_all(space.encode_utf8(&mut [0; 4]).as_bytes())?;
+    }
+    spaces.len = 0;
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! A session with its memory, its threads and its text.
+
+use std::io::Write;
+
+use voxtral_core::kernels::{Executor, Kernels};
+use voxtral_core::layout::{Layout, Memory, Options};
+use voxtral_core::model::{NoProbe, Probe};
+use voxtral_core::session::{Session, Step};
+
+use crate::error::Error;
+use crate::model::Model;
+use crate::text::Text;
+
+/// Transcribes one utterance after the other: samples in, text out. After it is made, nothing allocates.
+pub struct Transcriber<'m> {
+    model: &'m Model,
+    kernels: Kernels,
+    executor: &'m dyn Executor,
+    layout: Layout,
+    session: Session,
+    // Zeroed pages of the system, which cost nothing before they are touched.
+    state: Vec<f32>,
+    scratch: Vec<f32>,
+    text: Text<'m>,
+}
+
+impl<'m> Transcriber<'m> {
+    /// A transcriber at the start of its audio.
+    ///
+    /// # Errors
+    /// [`Error::Layout`] if an option is impossible.
+    pub fn new(model: &'m Model, options: &Options, executor: &'m dyn Executor) -> Result<Self, Error> {
+        let layout = Layout::new(model.params(), options)?;
+        Ok(Self {
+            model,
+            kernels: Kernels::detect(),
+            executor,
+            layout,
+            session: Session::new(&layout),
+            state: vec![0.0; layout.state_len()],
+            scratch: vec![0.0; layout.scratch_len()],
+            text: Text::new(model),
+        })
+    }
+
+    /// Computes with other kernels than the best that were detected.
+    pub fn set_kernels(&mut self, kernels: Kernels) {
+        self.kernels = kernels;
+    }
+
+    /// The session, to ask how far it is.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Takes all `samples` (16 kHz, mono) and writes the text that they bring.
+    ///
+    /// # Errors
+    /// [`Error::Session`] for samples that cannot be audio or damaged weights, [`Error::Output`] if the text cannot
+    /// be written.
+    pub fn push(&mut self, samples: &[f32], out: &mut dyn Write) -> Result<(), Error> {
+        self.push_probed(samples, out, &mut NoProbe)
+    }
+
+    /// [`Transcriber::push`], showing `probe` the values of every stage.
+    ///
+    /// # Errors
+    /// As [`Transcriber::push`].
+    pub fn push_probed(&mut self, samples: &[f32], out: &mut dyn Write, probe: &mut dyn Probe) -> Result<(), Error> {
+        let mut rest = samples;
+        while !rest.is_empty() && !self.is_done() {
+            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+            let taken = self.session.feed(&mut memory, rest)?;
+            rest = &rest[taken..];
+            self.run(out, probe)?;
+        }
+        Ok(())
+    }
+
+    /// The end of the audio: writes the rest of the text. [`Transcriber::reset`] begins the next utterance.
+    ///
+    /// # Errors
+    /// As [`Transcriber::push`].
+    pub fn finish(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        self.finish_probed(out, &mut NoProbe)
+    }
+
+    /// [`Transcriber::finish`], showing `probe` the values of every stage.
+    ///
+    /// # Errors
+    /// As [`Transcriber::push`].
+    pub fn finish_probed(&mut self, out: &mut dyn Write, probe: &mut dyn Probe) -> Result<(), Error> {
+        self.session.finish();
+        self.run(out, probe)?;
+        self.text.finish(out)
+    }
+
+    /// Ready for the next utterance, in the same memory.
+    pub fn reset(&mut self) {
+        self.session.reset();
+    }
+
+    /// Whether the model ended the text; further audio is not listened to.
+    pub fn is_done(&self) -> bool {
+        self.session.is_stopped()
+    }
+
+    fn run(&mut self, out: &mut dyn Write, probe: &mut dyn Probe) -> Result<(), Error> {
+        let model = self.model.view().with_kernels(self.kernels);
+        let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+        loop {
+            match self.session.step_probed(&model, &mut memory, self.executor, probe)? {
+                Step::Token(token) => self.text.push(token.id, out)?,
+                Step::Worked => self.text.prepare()?,
+                Step::NeedAudio | Step::Done => return Ok(()),
+            }
+        }
+    }
+}
