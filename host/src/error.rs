@@ -50,14 +50,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: params::Error,
+        source: Box<params::Error>,
     },
     /// `tekken.json` cannot be used.
     Tekken {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: tekken::Error,
+        source: Box<tekken::Error>,
     },
     /// The weights are not the model that `params.json` describes.
     Bind {
@@ -85,7 +85,7 @@ pub enum Error {
     /// The session refuses.
     Session(SessionError),
     /// Text of a token cannot be found.
-    Text(tekken::Error),
+    Text(Box<tekken::Error>),
     /// Text cannot be written.
     Output(io::Error),
 }
@@ -141,13 +141,19 @@ impl std::error::Error for Error {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
             Self::MissingModelFile { .. } | Self::SampleRate { .. } => None,
             Self::Safetensors { source, .. } => Some(source),
-            Self::Params { source, .. } => Some(source),
-            Self::Tekken { source, .. } | Self::Text(source) => Some(source),
+            Self::Params { source, .. } => Some(&**source),
+            Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }
+    }
+}
+
+impl From<tekken::Error> for Error {
+    fn from(source: tekken::Error) -> Self {
+        Self::Text(Box::new(source))
     }
 }
 
