@@ -181,6 +181,13 @@ fn w2_chunks_before_the_data() {
     }
 }
 
+/// W2: of two formats the first holds, however wrong the second is.
+#[test]
+fn w2_second_format() {
+    let body = chunk(b"data", &s16(&SAMPLES));
+    assert_eq!(samples(&riff(&[&plain_fmt(), &fmt(PCM, 0, 0, 0), &body])), VALUES);
+}
+
 /// W2: an odd-sized chunk with and without its pad byte, and with one that is not 0: found.
 #[test]
 fn w2_odd_chunks() {
@@ -237,6 +244,9 @@ fn w2_data_before_the_format() {
         assert_eq!(decode(&wav), Err(WavError::DataBeforeFormat { offset: 20 }));
         assert_eq!(decode(&wav[..20]), Err(WavError::DataBeforeFormat { offset: 20 }));
     }
+    // Of two the first, as when the format comes first.
+    let two = riff(&[&chunk(b"data", &s16(&SAMPLES)), &chunk(b"data", &[1; 6]), &plain_fmt()]);
+    assert_eq!(decode_file(&two).unwrap().0, VALUES);
     // Of odd size, padded or not.
     let odd = fmt(PCM, 1, 16000, 8);
     for pad in [&b""[..], b"\0"] {

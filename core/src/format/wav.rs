@@ -472,6 +472,7 @@ impl Demuxer {
                     found: size,
                 });
             }
+            // The first one holds.
             b"fmt " if self.format.is_none() => body(Chunk::Format, FMT_BYTES),
             b"ds64" if self.wide && size >= 16 => body(Chunk::Sizes64, 16),
             _ => State::Skip { left: size64, odd },
@@ -608,14 +609,9 @@ fn begins_riff(head: &[u8]) -> bool {
     RIFF_NAMES.iter().any(|name| agree(head, name)) && agree(head.get(8..).unwrap_or_default(), b"WAVE")
 }
 
-/// Whether the bytes behind a chunk of odd size begin with a pad byte. Known names decide; failing that, a byte
-/// that no name can have is one.
+/// Whether the bytes behind a chunk of odd size begin with a pad byte: a known name one byte later decides; failing
+/// that, a byte that no name can begin with is one.
 fn begins_with_pad(bytes: &[u8; FMT_BYTES]) -> bool {
-    let [first, ..] = bytes;
-    let known = |at: usize| {
-        KNOWN_CHUNKS
-            .iter()
-            .any(|name| bytes.get(at..).unwrap_or_default().starts_with(*name))
-    };
-    !known(0) && (known(1) || !matches!(first, b' '..=b'~'))
+    let [first, later @ ..] = bytes;
+    KNOWN_CHUNKS.iter().any(|name| later.starts_with(*name)) || !matches!(first, b' '..=b'~')
 }
