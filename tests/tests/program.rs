@@ -118,7 +118,7 @@ fn m6_unreadable_files_are_named() {
     let (file, text) = clip(0);
     let model = model();
     let weights = model.path().join(FILES[0]);
-    fs::set_permissions(&weights, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&weights, fs::Permissions::from_mode(0o000)).unwrap();
     let ran = run(["-d", arg(model.path()), arg(&file)]);
     if fs::File::open(&weights).is_ok() {
         assert_eq!(ran.stdout.trim_end(), text);
