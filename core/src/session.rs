@@ -174,9 +174,11 @@ impl Session {
     }
 
     /// Back to the start of the audio, for the next utterance in the same memory and with the same model.
+    ///
+    /// After an error that only a reset ends nothing of the model is kept, its conditioning included.
     pub fn reset(&mut self) {
         *self = Self {
-            model: self.model,
+            model: if self.failed.is_none() { self.model } else { None },
             ..Self::new(&self.layout)
         };
     }
