@@ -21,6 +21,7 @@
 //! ```
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod audio;
 pub mod commands;
 mod error;
 mod map;
@@ -28,8 +29,8 @@ mod model;
 mod pool;
 mod text;
 mod transcriber;
-mod wav;
 
+pub use audio::AudioFile;
 pub use error::Error;
 pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model};
@@ -37,4 +38,3 @@ pub use pool::Pool;
 pub use text::Text;
 pub use transcriber::Transcriber;
 pub use voxtral_core as core;
-pub use wav::WavFile;

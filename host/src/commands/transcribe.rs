@@ -11,11 +11,11 @@ use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::layout::Options;
 use voxtral_core::model::{LogitHash, NoProbe, Probe};
 
+use crate::audio::AudioFile;
 use crate::error::Error;
 use crate::model::{EMBEDDED_NAME, Model};
 use crate::pool::Pool;
 use crate::transcriber::Transcriber;
-use crate::wav::WavFile;
 
 /// Samples that are read from a file at a time: 1 s.
 const READ_SAMPLES: usize = SAMPLE_RATE;
@@ -81,7 +81,7 @@ pub fn run(args: &Transcribe) -> Result<(), Error> {
         .as_ref()
         .or(args.file.as_ref())
         .expect("clap wants one of the two");
-    let mut audio = WavFile::open(path)?;
+    let mut audio = AudioFile::open(path)?;
     let mut hash = LogitHash::default();
     let probe: &mut dyn Probe = if args.debug { &mut hash } else { &mut NoProbe };
     let out = &mut io::stdout().lock();
