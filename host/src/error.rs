@@ -9,6 +9,7 @@ use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
 
+use crate::audio::AudioError;
 use crate::model::{FILES, download_hint};
 
 /// Any error of the program.
@@ -66,19 +67,19 @@ pub enum Error {
         /// What does not fit.
         source: BindError,
     },
-    /// Audio that cannot be read.
+    /// A WAV that cannot be read.
     Wav {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: wav::WavError,
     },
-    /// Audio of another rate than the model's.
-    SampleRate {
+    /// Audio of another format that cannot be read.
+    Audio {
         /// The file.
         path: PathBuf,
-        /// Its rate in Hz.
-        rate: u32,
+        /// What is wrong with it.
+        source: AudioError,
     },
     /// An option is impossible, or memory cannot be had.
     Layout(LayoutError),
@@ -138,11 +139,7 @@ impl fmt::Display for Error {
             }
             Self::Bind { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::SampleRate { path, rate } => write!(
-                f,
-                "{}: {rate} Hz; the model hears 16000 Hz, convert with: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav",
-                path.display()
-            ),
+            Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
             Self::Text(source) => source.fmt(f),
@@ -163,17 +160,14 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
-            Self::MissingModelFile { .. }
-            | Self::SampleRate { .. }
-            | Self::NoModel
-            | Self::NotBuilt { .. }
-            | Self::Interrupted => None,
+            Self::MissingModelFile { .. } | Self::NoModel | Self::NotBuilt { .. } | Self::Interrupted => None,
             Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
             Self::Params { source, .. } => Some(&**source),
             Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
+            Self::Audio { source, .. } => Some(source),
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }
