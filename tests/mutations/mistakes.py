@@ -35,7 +35,7 @@ RESET = (integration("session", "reset_gives_the_same_bits"), r"over reset")
 END = (integration("session", "d5_without_end_of_text"), r"left == right` failed")
 ORDER = (integration("kernels", "every_tail_and_tile"), r"assertion")
 BATCH = (integration("kernels", "linear_depends_neither_on_batch"), r"batches of \d+")
-ROTATIONS = (("-p", "voxtral-core", "--lib", "rotary"), r"^position \d+: ")
+ROTATIONS = (("-p", "voxtral-core", "--lib", "rotary"), r"position \d+: ")
 
 DFT = "core/src/audio/dft.rs"
 MEL = "core/src/audio/mel.rs"
@@ -98,6 +98,16 @@ ANGLES_IN_F32 = """\
             let (sin, cos) = libm::sincosf(position as f32 * frequency as f32);
             row[2 * j] = cos;
             row[2 * j + 1] = sin;
+        }
+"""
+ANGLES_TURNED_ON = """\
+        let (step_sin, step_cos) = libm::sincosf(frequency as f32);
+        let (sin, cos) = libm::sincos(first as f64 * frequency);
+        let (mut sin, mut cos) = (sin as f32, cos as f32);
+        for row in rotations.chunks_exact_mut(head_dim) {
+            row[2 * j] = cos;
+            row[2 * j + 1] = sin;
+            (sin, cos) = (sin * step_cos + cos * step_sin, cos * step_cos - sin * step_sin);
         }
 """
 ANGLES_AS_A_PRODUCT = """\
@@ -268,6 +278,12 @@ MISTAKES = [
         "RoPE: growing product",
         "angles come from the position; each rotation is the one before, turned on in f32",
         ((ROTARY, ANGLES, ANGLES_AS_A_PRODUCT),),
+        *ROTATIONS,
+    ),
+    Mistake(
+        "RoPE: product within a pass",
+        "angles come from the position; only that of the first row of a pass, the others are turned on in f32",
+        ((ROTARY, ANGLES, ANGLES_TURNED_ON),),
         *ROTATIONS,
     ),
     Mistake(
