@@ -447,7 +447,7 @@ impl Carve for Count<'_> {
         let values = product(name, shape)?;
         self.values = self.values.checked_add(values).ok_or(LayoutError::TooLarge { name })?;
         // Sizes are told in bytes, and a slice may not have more than isize::MAX of them.
-        if self.values > isize::MAX.unsigned_abs() / size_of::<f32>() {
+        if self.values > const { isize::MAX.unsigned_abs() / size_of::<f32>() } {
             return Err(LayoutError::TooLarge { name });
         }
         (self.show)(Item {

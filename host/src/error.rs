@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use voxtral_core::format::{params, safetensors, tekken};
+use voxtral_core::format::{params, safetensors, tekken, wav};
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -50,14 +50,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: params::Error,
+        source: Box<params::Error>,
     },
     /// `tekken.json` cannot be used.
     Tekken {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: tekken::Error,
+        source: Box<tekken::Error>,
     },
     /// The weights are not the model that `params.json` describes.
     Bind {
@@ -66,12 +66,21 @@ pub enum Error {
         /// What does not fit.
         source: BindError,
     },
+    /// `tekken.json` is of another model than `params.json`.
+    Vocabulary {
+        /// `tekken.json`.
+        path: PathBuf,
+        /// Ids by `params.json`.
+        expected: usize,
+        /// Ids by `tekken.json`.
+        found: u32,
+    },
     /// Audio that cannot be read.
     Wav {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: std::io::Error,
+        source: wav::WavError,
     },
     /// Audio of another rate than the model's.
     SampleRate {
@@ -85,7 +94,7 @@ pub enum Error {
     /// The session refuses.
     Session(SessionError),
     /// Text of a token cannot be found.
-    Text(tekken::Error),
+    Text(Box<tekken::Error>),
     /// Text cannot be written.
     Output(io::Error),
 }
@@ -121,6 +130,11 @@ impl fmt::Display for Error {
                 write!(f, "{}: {source}: {}", path.display(), download_hint(FILES[0]))
             }
             Self::Bind { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Vocabulary { path, expected, found } => write!(
+                f,
+                "{}: the vocabulary has {found} ids, params.json makes it {expected}: the files are of two models",
+                path.display()
+            ),
             Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
             Self::SampleRate { path, rate } => write!(
                 f,
@@ -139,15 +153,21 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
-            Self::MissingModelFile { .. } | Self::SampleRate { .. } => None,
+            Self::MissingModelFile { .. } | Self::Vocabulary { .. } | Self::SampleRate { .. } => None,
             Self::Safetensors { source, .. } => Some(source),
-            Self::Params { source, .. } => Some(source),
-            Self::Tekken { source, .. } | Self::Text(source) => Some(source),
+            Self::Params { source, .. } => Some(&**source),
+            Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }
+    }
+}
+
+impl From<tekken::Error> for Error {
+    fn from(source: tekken::Error) -> Self {
+        Self::Text(Box::new(source))
     }
 }
 

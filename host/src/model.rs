@@ -95,10 +95,21 @@ impl Model {
 
     fn new(weights: (PathBuf, Bytes), params: (PathBuf, Bytes), tekken: (PathBuf, Bytes)) -> Result<Self, Error> {
         let (path, json) = params;
-        let params = Params::parse(&json).map_err(|source| Error::Params { path, source })?;
+        let params = Params::parse(&json).map_err(|source| Error::Params {
+            path,
+            source: source.into(),
+        })?;
 
         let (path, tekken) = tekken;
-        let vocabulary = Vocabulary::parse(&tekken).map_err(|source| Error::Tekken { path, source })?;
+        let vocabulary = Vocabulary::parse(&tekken).map_err(|source| Error::Tekken {
+            path: path.clone(),
+            source: source.into(),
+        })?;
+
+        let (expected, found) = (params.decoder.vocab_size, vocabulary.vocab_size);
+        if found as usize != expected {
+            return Err(Error::Vocabulary { path, expected, found });
+        }
 
         let (path, weights) = weights;
         let refuse = |source: safetensors::Error| Error::Safetensors {

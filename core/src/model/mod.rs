@@ -14,12 +14,21 @@ pub(crate) mod decoder;
 pub(crate) mod encoder;
 mod probe;
 mod rotary;
-mod stem;
+pub(crate) mod stem;
 mod weights;
 
 pub use binding::{BindError, Binding, DecoderTensor, EncoderTensor, Role, Shape, Slot};
 pub use probe::{LogitHash, NoProbe, Probe, Stage};
 pub use weights::{Model, WeightsError};
 
+use crate::kernels::Ops;
+
 pub(crate) use binding::CONV_KERNEL;
 pub(crate) use conditioning::condition;
+
+/// What every pass over the model works with.
+pub(crate) struct Pass<'a> {
+    pub(crate) model: &'a Model<'a>,
+    pub(crate) ops: Ops<'a>,
+    pub(crate) probe: &'a mut dyn Probe,
+}

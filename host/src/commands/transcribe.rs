@@ -96,7 +96,7 @@ pub fn run(args: &Transcribe) -> Result<(), Error> {
     transcriber.finish_probed(out, probe)?;
     writeln!(out).and_then(|()| out.flush()).map_err(Error::Output)?;
 
-    for line in audio.remarks() {
+    for line in audio.remarks()? {
         eprintln!("voxtral: {}: {line}", path.display());
     }
     if !args.silent {
