@@ -213,7 +213,7 @@ MISTAKES = [
     ),
     Mistake(
         "prompt one PAD short",
-        "the prompt is <s> and 32 + delay PAD; one PAD less",
+        "the prompt is BOS and 32 + delay PAD; one PAD less",
         (
             (
                 SCHEDULE,
