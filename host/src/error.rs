@@ -97,6 +97,22 @@ pub enum Error {
     Text(Box<tekken::Error>),
     /// Text cannot be written.
     Output(io::Error),
+    /// No model was named, and none is built in.
+    NoModel,
+    /// What is wrong with the directory that came from the environment.
+    FromEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// An option that a later release has.
+    NotBuilt {
+        /// The option.
+        option: &'static str,
+    },
+    /// Interrupted, by Ctrl-C for instance.
+    Interrupted,
 }
 
 impl fmt::Display for Error {
@@ -144,7 +160,15 @@ impl fmt::Display for Error {
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
             Self::Text(source) => source.fmt(f),
-            Self::Output(source) => write!(f, "cannot write the text: {source}"),
+            Self::Output(source) => write!(f, "cannot write the output: {source}"),
+            Self::NoModel => write!(
+                f,
+                "no model: this program has none built in, give the directory of one by -d DIR or VOXTRAL_MODEL ({})",
+                download_hint(FILES[0])
+            ),
+            Self::FromEnvironment { variable, source } => write!(f, "{source} (the directory is from {variable})"),
+            Self::NotBuilt { option } => write!(f, "{option} is not built yet in this release"),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -153,7 +177,13 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
-            Self::MissingModelFile { .. } | Self::Vocabulary { .. } | Self::SampleRate { .. } => None,
+            Self::MissingModelFile { .. }
+            | Self::Vocabulary { .. }
+            | Self::SampleRate { .. }
+            | Self::NoModel
+            | Self::NotBuilt { .. }
+            | Self::Interrupted => None,
+            Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
             Self::Params { source, .. } => Some(&**source),
             Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
@@ -162,6 +192,13 @@ impl std::error::Error for Error {
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }
+    }
+}
+
+impl Error {
+    /// Whether whoever reads the output has gone away, which is no mistake of anybody.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 

@@ -23,11 +23,15 @@
 
 pub mod commands;
 mod error;
+pub mod fault;
+pub mod interrupt;
 mod map;
 mod model;
 mod pool;
 mod text;
+mod timings;
 mod transcriber;
+mod usage;
 mod wav;
 
 pub use error::Error;
@@ -35,6 +39,7 @@ pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model};
 pub use pool::Pool;
 pub use text::Text;
+pub use timings::{Spent, Timings};
 pub use transcriber::Transcriber;
 pub use voxtral_core as core;
 pub use wav::WavFile;
