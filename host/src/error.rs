@@ -9,6 +9,7 @@ use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
 
+use crate::audio::AudioError;
 use crate::model::{FILES, download_hint};
 
 /// Any error of the program.
@@ -75,19 +76,19 @@ pub enum Error {
         /// Ids by `tekken.json`.
         found: u32,
     },
-    /// Audio that cannot be read.
+    /// A WAV that cannot be read.
     Wav {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: wav::WavError,
     },
-    /// Audio of another rate than the model's.
-    SampleRate {
+    /// Audio of another format that cannot be read.
+    Audio {
         /// The file.
         path: PathBuf,
-        /// Its rate in Hz.
-        rate: u32,
+        /// What is wrong with it.
+        source: AudioError,
     },
     /// An option is impossible, or memory cannot be had.
     Layout(LayoutError),
@@ -152,11 +153,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::SampleRate { path, rate } => write!(
-                f,
-                "{}: {rate} Hz; the model hears 16000 Hz, convert with: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav",
-                path.display()
-            ),
+            Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
             Self::Text(source) => source.fmt(f),
@@ -179,7 +176,6 @@ impl std::error::Error for Error {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
             Self::MissingModelFile { .. }
             | Self::Vocabulary { .. }
-            | Self::SampleRate { .. }
             | Self::NoModel
             | Self::NotBuilt { .. }
             | Self::Interrupted => None,
@@ -189,6 +185,7 @@ impl std::error::Error for Error {
             Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
+            Self::Audio { source, .. } => Some(source),
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }

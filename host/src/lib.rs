@@ -21,6 +21,7 @@
 //! ```
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod audio;
 pub mod commands;
 mod error;
 pub mod fault;
@@ -32,8 +33,8 @@ mod text;
 mod timings;
 mod transcriber;
 mod usage;
-mod wav;
 
+pub use audio::AudioFile;
 pub use error::Error;
 pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model};
@@ -42,4 +43,3 @@ pub use text::Text;
 pub use timings::{Spent, Timings};
 pub use transcriber::Transcriber;
 pub use voxtral_core as core;
-pub use wav::WavFile;

@@ -12,11 +12,11 @@ use voxtral_core::model::{LogitHash, NoProbe, Probe};
 use super::console::Console;
 use super::options::{ModelOptions, SessionOptions, ThreadOptions};
 use super::report;
+use crate::audio::AudioFile;
 use crate::error::Error;
 use crate::interrupt;
 use crate::transcriber::Transcriber;
 use crate::usage::{self, Peak};
-use crate::wav::WavFile;
 
 /// Samples that are read from a file at a time: 1 s.
 const READ_SAMPLES: usize = SAMPLE_RATE;
@@ -56,7 +56,7 @@ pub(super) struct Transcribe {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Input {
-    /// Audio files: WAV, 16 kHz
+    /// Audio files
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Audio file, as in voxtral.c
@@ -199,7 +199,7 @@ impl Files<'_> {
     fn transcribe(&mut self, path: &Path) -> Result<(), Error> {
         self.transcriber.reset();
         let start = Instant::now();
-        let mut audio = WavFile::open(path)?;
+        let mut audio = AudioFile::open(path)?;
         let mut hash = LogitHash::default();
         let probe: &mut dyn Probe = if self.debug { &mut hash } else { &mut NoProbe };
         self.console.begin_bar(&path.display().to_string(), None);
