@@ -371,10 +371,7 @@ fn probe(container: Container) -> Probe {
 }
 
 /// The decoder of a track; if it has one that refuses, why.
-fn decoder(
-    track: &Track,
-    container: &'static str,
-) -> Result<Result<Box<dyn AudioDecoder>, Failure>, AudioError> {
+fn decoder(track: &Track, container: &'static str) -> Result<Result<Box<dyn AudioDecoder>, Failure>, AudioError> {
     let mut registry = CodecRegistry::new();
     #[cfg(feature = "flac")]
     registry.register_audio_decoder::<codecs::FlacDecoder>();
