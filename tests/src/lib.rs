@@ -6,5 +6,6 @@ pub mod engine;
 pub mod generator;
 pub mod goldens;
 pub mod npy;
+pub mod proc;
 pub mod random;
 pub mod reference;

@@ -130,7 +130,6 @@ fn compare(c: &Configuration) -> Result<Outcome, String> {
         executor: &executor,
         kernels: Some(c.kernels),
         record: true,
-        ..Plan::default()
     };
     let run = plan.run(&engine, &options, &c.samples);
 
