@@ -19,7 +19,7 @@ pub use schedule::Schedule;
 use crate::audio::{HOP, LogMel, MEL_BINS, WINDOW};
 use crate::kernels::Executor;
 use crate::layout::{EncoderScratch, Layout, LayoutError, Memory, SAMPLES_PER_POSITION, State, window_samples};
-use crate::model::{self, Model, NoProbe, Probe, Stage, WeightsError};
+use crate::model::{self, Model, NoProbe, Pass, Probe, Stage, WeightsError};
 
 /// Samples before the first one that the first mel window covers: windows are centred.
 const CENTRE: usize = WINDOW / 2;
@@ -174,9 +174,11 @@ impl Session {
     }
 
     /// Back to the start of the audio, for the next utterance in the same memory and with the same model.
+    ///
+    /// After an error that only a reset ends nothing of the model is kept, its conditioning included.
     pub fn reset(&mut self) {
         *self = Self {
-            model: self.model,
+            model: if self.failed.is_none() { self.model } else { None },
             ..Self::new(&self.layout)
         };
     }
@@ -197,7 +199,11 @@ impl Session {
         let room = memory.state.samples.len().saturating_sub(buffered) as u64;
         let room = usize::try_from(room.saturating_sub(self.silence)).unwrap_or(usize::MAX);
         let taken = samples.get(..room).unwrap_or(samples);
-        if let Some((index, &value)) = taken.iter().enumerate().find(|(_, x)| !(x.abs() <= MAX_SAMPLE)) {
+        if let Some((index, &value)) = taken
+            .iter()
+            .enumerate()
+            .find(|(_, x)| !(-MAX_SAMPLE..=MAX_SAMPLE).contains(*x))
+        {
             return Err(SessionError::BadSample { index, value });
         }
         self.start(&mut memory.state);
@@ -367,8 +373,13 @@ impl Session {
         probe: &mut dyn Probe,
     ) -> Result<(), SessionError> {
         let (state, scratch) = memory.condition()?;
+        let mut pass = Pass {
+            model,
+            ops: model.ops(executor),
+            probe,
+        };
         let delay = self.layout.options().delay_tokens;
-        model::condition(model, &model.ops(executor), delay, scratch, state.ada, probe)?;
+        model::condition(&mut pass, delay, scratch, state.ada)?;
         Ok(())
     }
 
@@ -381,7 +392,11 @@ impl Session {
         probe: &mut dyn Probe,
         positions: usize,
     ) -> Result<(), SessionError> {
-        let ops = model.ops(executor);
+        let mut pass = Pass {
+            model,
+            ops: model.ops(executor),
+            probe,
+        };
         let params = self.layout.params();
         let capacity = self.layout.encoder_capacity();
         let first = self.encoded.saturating_mul(params.downsample_factor as u64);
@@ -395,24 +410,15 @@ impl Session {
                 self.mel.frame(window, frame);
             }
         }
-        model::encoder::stem(model, &ops, first, &mut state.stem, scratch, x, probe)?;
+        model::stem::stem(&mut pass, first, &mut state.stem, scratch, x)?;
 
         let (state, encoder, scratch) = memory.encoder(positions)?;
-        model::encoder::layers(
-            model,
-            &ops,
-            first,
-            state.encoder_cache,
-            capacity,
-            encoder,
-            scratch,
-            probe,
-        )?;
+        model::encoder::layers(&mut pass, first, state.encoder_cache, capacity, encoder, scratch)?;
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.adapter(positions)?;
         let values = positions.saturating_mul(params.decoder.dim);
         let embeddings = state.embeddings.get_mut(..values).unwrap_or_default();
-        model::encoder::adapt(model, &ops, first, x, scratch, embeddings, probe)?;
+        model::encoder::adapt(&mut pass, first, x, scratch, embeddings)?;
         if embeddings.iter().any(|value| value.is_nan()) {
             return Err(SessionError::NotANumber {
                 stage: Stage::Adapter,
@@ -436,9 +442,12 @@ impl Session {
         executor: &dyn Executor,
         probe: &mut dyn Probe,
     ) -> Result<Step, SessionError> {
-        let ops = model.ops(executor);
+        let mut pass = Pass {
+            model,
+            ops: model.ops(executor),
+            probe,
+        };
         let dim = self.layout.params().decoder.dim;
-        let capacity = self.layout.decoder_capacity();
         let first = self.decoded;
         let prompt_len = self.schedule.prompt_len();
         let waiting = self.encoded.saturating_sub(first);
@@ -453,14 +462,13 @@ impl Session {
             row.copy_from_slice(embedding);
         }
         let tokens = (first..end).map(|position| self.schedule.prompt_id(position).unwrap_or(self.last_token));
-        model::decoder::embed(model, &ops, tokens, decoder.x)?;
+        model::decoder::embed(&mut pass, tokens, decoder.x)?;
         model::decoder::layers(
-            model,
-            &ops,
+            &mut pass,
+            &self.layout,
             first,
             state.ada,
             state.decoder_cache,
-            capacity,
             &mut decoder,
             layer,
         )?;
@@ -470,8 +478,8 @@ impl Session {
             self.decoded = end;
             return Ok(Step::Worked);
         }
-        model::decoder::head(model, &ops, last, &mut decoder, probe)?;
-        let Some(id) = ops.argmax(decoder.logits) else {
+        model::decoder::head(&mut pass, last, &mut decoder)?;
+        let Some(id) = pass.ops.argmax(decoder.logits) else {
             return Err(SessionError::NotANumber {
                 stage: Stage::Logits,
                 position: last,

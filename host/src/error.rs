@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use voxtral_core::format::{params, safetensors, tekken};
+use voxtral_core::format::{params, safetensors, tekken, wav};
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -50,14 +50,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: params::Error,
+        source: Box<params::Error>,
     },
     /// `tekken.json` cannot be used.
     Tekken {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: tekken::Error,
+        source: Box<tekken::Error>,
     },
     /// The weights are not the model that `params.json` describes.
     Bind {
@@ -66,12 +66,21 @@ pub enum Error {
         /// What does not fit.
         source: BindError,
     },
+    /// `tekken.json` is of another model than `params.json`.
+    Vocabulary {
+        /// `tekken.json`.
+        path: PathBuf,
+        /// Ids by `params.json`.
+        expected: usize,
+        /// Ids by `tekken.json`.
+        found: u32,
+    },
     /// Audio that cannot be read.
     Wav {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: std::io::Error,
+        source: wav::WavError,
     },
     /// Audio of another rate than the model's.
     SampleRate {
@@ -85,9 +94,25 @@ pub enum Error {
     /// The session refuses.
     Session(SessionError),
     /// Text of a token cannot be found.
-    Text(tekken::Error),
+    Text(Box<tekken::Error>),
     /// Text cannot be written.
     Output(io::Error),
+    /// No model was named, and none is built in.
+    NoModel,
+    /// What is wrong with the directory that came from the environment.
+    FromEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// An option that a later release has.
+    NotBuilt {
+        /// The option.
+        option: &'static str,
+    },
+    /// Interrupted, by Ctrl-C for instance.
+    Interrupted,
 }
 
 impl fmt::Display for Error {
@@ -121,6 +146,11 @@ impl fmt::Display for Error {
                 write!(f, "{}: {source}: {}", path.display(), download_hint(FILES[0]))
             }
             Self::Bind { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Vocabulary { path, expected, found } => write!(
+                f,
+                "{}: the vocabulary has {found} ids, params.json makes it {expected}: the files are of two models",
+                path.display()
+            ),
             Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
             Self::SampleRate { path, rate } => write!(
                 f,
@@ -130,7 +160,15 @@ impl fmt::Display for Error {
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
             Self::Text(source) => source.fmt(f),
-            Self::Output(source) => write!(f, "cannot write the text: {source}"),
+            Self::Output(source) => write!(f, "cannot write the output: {source}"),
+            Self::NoModel => write!(
+                f,
+                "no model: this program has none built in, give the directory of one by -d DIR or VOXTRAL_MODEL ({})",
+                download_hint(FILES[0])
+            ),
+            Self::FromEnvironment { variable, source } => write!(f, "{source} (the directory is from {variable})"),
+            Self::NotBuilt { option } => write!(f, "{option} is not built yet in this release"),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -139,15 +177,34 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
-            Self::MissingModelFile { .. } | Self::SampleRate { .. } => None,
+            Self::MissingModelFile { .. }
+            | Self::Vocabulary { .. }
+            | Self::SampleRate { .. }
+            | Self::NoModel
+            | Self::NotBuilt { .. }
+            | Self::Interrupted => None,
+            Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
-            Self::Params { source, .. } => Some(source),
-            Self::Tekken { source, .. } | Self::Text(source) => Some(source),
+            Self::Params { source, .. } => Some(&**source),
+            Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }
+    }
+}
+
+impl Error {
+    /// Whether whoever reads the output has gone away, which is no mistake of anybody.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<tekken::Error> for Error {
+    fn from(source: tekken::Error) -> Self {
+        Self::Text(Box::new(source))
     }
 }
 

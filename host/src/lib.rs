@@ -1,15 +1,37 @@
 //! Speech to text on CPUs: the std shell around [`voxtral_core`].
 //!
 //! It maps files, decodes audio, runs threads and prints text; all arithmetic of the model is in core.
+//!
+//! ```
+//! use voxtral::{Error, Model, Pool, Transcriber};
+//! use voxtral::core::layout::Options;
+//!
+//! fn transcribe(samples: &[f32]) -> Result<String, Error> {
+//!     let model = Model::embedded()?; // or Model::open(directory)
+//!     let pool = Pool::new(2);
+//!     let options = Options::from(model.vocabulary());
+//!     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
+//!     let mut text = Vec::new();
+//!     transcriber.push(samples, &mut text)?; // as often as audio comes
+//!     transcriber.finish(&mut text)?;
+//!     Ok(String::from_utf8_lossy(&text).into_owned())
+//! }
+//! # assert_eq!(transcribe(&[0.0; 16000])?, "");
+//! # Ok::<(), Error>(())
+//! ```
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod commands;
 mod error;
+pub mod fault;
+pub mod interrupt;
 mod map;
 mod model;
 mod pool;
 mod text;
+mod timings;
 mod transcriber;
+mod usage;
 mod wav;
 
 pub use error::Error;
@@ -17,6 +39,7 @@ pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model};
 pub use pool::Pool;
 pub use text::Text;
+pub use timings::{Spent, Timings};
 pub use transcriber::Transcriber;
 pub use voxtral_core as core;
 pub use wav::WavFile;

@@ -22,6 +22,8 @@ unsafe impl Send for Section {}
 #[derive(Default)]
 struct State {
     section: Option<Section>,
+    /// Workers that have begun to wait for sections.
+    up: usize,
     /// Workers inside the section.
     inside: usize,
     shutdown: bool,
@@ -33,6 +35,7 @@ struct Shared {
     /// Counts sections; spinning workers watch it.
     epoch: AtomicU64,
     opened: Condvar,
+    /// A worker is up, or the last one has left a section.
     left: Condvar,
 }
 
@@ -57,7 +60,7 @@ impl Pool {
     /// `threads` in all, the caller's own included; 1 (or 0) starts none.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
-        let workers = (1..threads)
+        let workers: Vec<_> = (1..threads)
             .filter_map(|_| {
                 let shared = Arc::clone(&shared);
                 // A thread that the system refuses is one less; the work gets done all the same.
@@ -67,6 +70,12 @@ impl Pool {
                     .ok()
             })
             .collect();
+        // What a thread allocates to begin with is done when it is up, and no section has to wait for it.
+        let mut state = shared.lock();
+        while state.up < workers.len() {
+            state = shared.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
         Self {
             shared,
             workers,
@@ -127,6 +136,8 @@ impl Drop for Leave<'_> {
 
 fn work(shared: &Shared) {
     let mut seen = shared.epoch.load(Ordering::Acquire);
+    shared.lock().up += 1;
+    shared.left.notify_all();
     loop {
         for _ in 0..SPINS {
             if shared.epoch.load(Ordering::Acquire) != seen {

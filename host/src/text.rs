@@ -62,8 +62,7 @@ impl<'m> Text<'m> {
     fn prepare_entries(&mut self, entries: usize) -> Result<(), Error> {
         if !self.progress.is_complete() {
             self.vocabulary
-                .index_step(self.tekken, &mut self.offsets, &mut self.progress, entries)
-                .map_err(Error::Text)?;
+                .index_step(self.tekken, &mut self.offsets, &mut self.progress, entries)?;
         }
         Ok(())
     }
@@ -78,7 +77,7 @@ impl<'m> Text<'m> {
         }
         self.prepare_entries(usize::MAX)?;
         let vocabulary = self.vocabulary;
-        let piece = vocabulary.piece(self.tekken, &self.offsets, id).map_err(Error::Text)?;
+        let piece = vocabulary.piece(self.tekken, &self.offsets, id)?;
         // `piece` borrows the index; the rest of `self` goes on changing.
         let (joiner, begun, spaces) = (&mut self.joiner, &mut self.begun, &mut self.spaces);
         let mut wrote = false;
@@ -94,7 +93,7 @@ impl<'m> Text<'m> {
         }
     }
 
-    /// The end of the utterance: what is held back comes out, white space does not. Ready for the next one.
+    /// The end of the utterance, or of listening to it: what is held back comes out, white space does not. Ready for the next one.
     ///
     /// # Errors
     /// [`Error::Output`] if it cannot be written.

@@ -7,5 +7,6 @@ pub mod generator;
 pub mod goldens;
 pub mod npy;
 pub mod proc;
+pub mod program;
 pub mod random;
 pub mod reference;

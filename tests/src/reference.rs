@@ -458,22 +458,29 @@ pub fn mel(signal: &[f64], log_max: f64) -> Rows {
     // Sample i of the signal with mirrored ends; the edge sample itself is not repeated.
     let sample = |i: isize| signal[if i < 0 { -i } else { n - 1 - (n - 1 - i).abs() } as usize];
     let angle = |i: usize| TAU * i as f64 / WINDOW as f64;
-    let (cos, sin): (Vec<f64>, Vec<f64>) = (0..WINDOW).map(|i| (angle(i).cos(), angle(i).sin())).unzip();
+    // Row i has the angles of sample i at every bin.
+    let table = |f: fn(f64) -> f64| {
+        let once: Vec<f64> = (0..WINDOW).map(|i| f(angle(i))).collect();
+        let data = (0..WINDOW * (half + 1)).map(|j| once[(j / (half + 1)) * (j % (half + 1)) % WINDOW]);
+        Rows {
+            width: half + 1,
+            data: data.collect(),
+        }
+    };
+    let (cos, sin) = (table(f64::cos), table(f64::sin));
     let filters = mel_filters();
     let mut out = Rows::new(MEL_BINS);
     for frame in 0..signal.len() / HOP {
         let mut re = vec![0.0; half + 1];
         let mut im = vec![0.0; half + 1];
         for i in 0..WINDOW {
-            let hann = 0.5 - 0.5 * cos[i];
+            let hann = 0.5 - 0.5 * angle(i).cos();
             let x = sample((frame * HOP + i) as isize - half as isize) * hann;
             if x == 0.0 {
                 continue;
             }
-            for bin in 0..=half {
-                re[bin] += x * cos[bin * i % WINDOW];
-                im[bin] += x * sin[bin * i % WINDOW];
-            }
+            re.iter_mut().zip(cos.row(i)).for_each(|(re, cos)| *re += x * cos);
+            im.iter_mut().zip(sin.row(i)).for_each(|(im, sin)| *im += x * sin);
         }
         let mut powers = vec![0.0; MEL_BINS];
         for (bin, filter) in filters.iter().enumerate() {
@@ -505,7 +512,7 @@ fn gelu(x: f64) -> f64 {
 }
 
 /// The lowest id of the largest logit, and the distance to the largest of the others.
-fn arg_max(logits: &[f64]) -> (u32, f64) {
+pub fn arg_max(logits: &[f64]) -> (u32, f64) {
     let mut best = 0;
     for (id, logit) in logits.iter().enumerate() {
         if *logit > logits[best] {

@@ -139,6 +139,13 @@ fn variant_e_ends_by_itself() {
 }
 
 #[test]
+fn ties_go_to_the_lowest_id() {
+    assert_eq!(reference::arg_max(&[1.0, 3.0, 2.5, 3.0]), (1, 0.0));
+    assert_eq!(reference::arg_max(&[0.0; 5]), (0, 0.0));
+    assert_eq!(reference::arg_max(&[-2.0, -1.0, -4.0]), (1, 1.0));
+}
+
+#[test]
 fn every_case_is_listed() {
     let mut found = 0;
     for letter in ['A', 'B', 'C', 'D', 'E'] {
@@ -212,20 +219,14 @@ fn the_small_model_says_what_pytorch_heard() {
 }
 
 #[test]
-fn a_random_model_does_not_say_the_same_all_the_time() {
-    // Two hundred such runs are the budget of a property test: one must take about a tenth of a second at most.
-    let seeds = 0..20;
-    let started = std::time::Instant::now();
+fn random_models_do_not_say_the_same_all_the_time() {
+    // A model stuck on one token would hide most mistakes from a comparison of tokens.
     let mut changes = 0;
-    for seed in seeds {
+    for seed in 0..20 {
         let spec = Spec::random(seed);
         let run = Reference::of(&spec).run(&random::audio(seed, 20_000), spec.delay_tokens());
         assert!(run.logits.data.iter().all(|x| x.is_finite()));
         changes += run.tokens.windows(2).filter(|pair| pair[0] != pair[1]).count();
     }
-    println!(
-        "20 random models: {:.2} s, {changes} changes of token",
-        started.elapsed().as_secs_f64()
-    );
     assert!(changes > 40, "{changes} changes of token in 20 runs");
 }

@@ -6,6 +6,7 @@ use std::thread;
 use proptest::prelude::*;
 use voxtral_core::kernels::{Class, Executor, Kernels, Serial};
 use voxtral_core::layout::{Layout, LayoutError, Memory, Options};
+use voxtral_core::model::LogitHash;
 use voxtral_core::session::{Schedule, Session, SessionError, Step};
 use voxtral_tests::engine::{Engine, Plan, Run};
 use voxtral_tests::generator::Spec;
@@ -171,13 +172,14 @@ fn snapshot_and_restore_give_the_same_bits() {
     let (engine, options, samples) = wrapping();
     let options = Options { chunk: 8, ..options };
     let layout = Layout::new(&engine.params, &options).unwrap();
-    let expected = engine.run(&options, &samples).tokens;
+    let expected = engine.run(&options, &samples);
     let model = engine.model();
 
     for taken_at in [0, 1, 5, 17, 60, 90] {
         let (mut state, mut scratch) = (vec![0.0; layout.state_len()], vec![0.0; layout.scratch_len()]);
         let mut session = Session::new(&layout);
         let mut tokens = Vec::new();
+        let mut hash = LogitHash::default();
         let mut rest = &samples[..];
         let mut steps = 0;
         loop {
@@ -194,14 +196,15 @@ fn snapshot_and_restore_give_the_same_bits() {
             if !rest.is_empty() {
                 rest = &rest[session.feed(&mut memory, rest).unwrap()..];
             }
-            match session.step(&model, &mut memory, &Serial).unwrap() {
+            match session.step_probed(&model, &mut memory, &Serial, &mut hash).unwrap() {
                 Step::Token(token) => tokens.push(token.id),
                 Step::NeedAudio if rest.is_empty() => session.finish(),
                 Step::Worked | Step::NeedAudio => {}
                 Step::Done => break,
             }
         }
-        assert_eq!(tokens, expected, "snapshot before step {taken_at}");
+        assert_eq!(tokens, expected.tokens, "snapshot before step {taken_at}");
+        assert_eq!(hash.value(), expected.hash, "snapshot before step {taken_at}");
     }
 }
 
@@ -219,6 +222,42 @@ fn d2_rings_that_wrapped_five_times_equal_a_full_history() {
     assert!(4 * case.audio_tokens > 5 * layout.encoder_capacity());
     // The stored tokens come from a computation over the full history.
     assert_eq!(engine.run(&options, &case.samples()).tokens, case.tokens);
+}
+
+/// A window smaller than the model's gives the bits of the same model with that window, in as small a cache.
+#[test]
+fn a_smaller_decoder_window_is_that_of_a_model_with_it() {
+    let case = Case::read('A', "speech_a4");
+    let (spec, samples) = (case.spec(), case.samples());
+    let engine = Engine::of(&spec);
+    let options = engine.options(case.delay_tokens);
+    let whole = engine.run(&options, &samples);
+    let model = spec.decoder.sliding_window;
+    for window in [1, 3, model - 1, model] {
+        let smaller = Options {
+            decoder_window: Some(window),
+            ..options
+        };
+        let run = engine.run(&smaller, &samples);
+        let mut other = spec.clone();
+        other.decoder.sliding_window = window;
+        let expected = Engine::of(&other).run(&options, &samples);
+        assert_same(&run, &expected, &format!("a window of {window}"));
+        assert_eq!(run.hash == whole.hash, window == model);
+        let layout = Layout::new(&engine.params, &smaller).unwrap();
+        assert_eq!(layout.decoder_window(), window);
+        assert_eq!(layout.decoder_capacity(), window - 1 + options.chunk);
+    }
+    for asked in [0, model + 1, usize::MAX] {
+        let options = Options {
+            decoder_window: Some(asked),
+            ..options
+        };
+        assert_eq!(
+            Layout::new(&engine.params, &options).unwrap_err(),
+            LayoutError::Window { asked, model }
+        );
+    }
 }
 
 /// D5: the model says end-of-text in the middle: a file ends there, a live stream goes on to its last position.

@@ -148,8 +148,9 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
         // For the moment the place in the order of the data; turned round below.
         entry.by_offset = index as u32;
     }
-    let expected = file_offset(header.len()).saturating_add(data_end);
-    match expected.cmp(&file_len) {
+    let header_end = file_offset(header.len());
+    let expected = header_end.saturating_add(data_end);
+    match data_end.cmp(&file_len.saturating_sub(header_end)) {
         Ordering::Less => {
             return Err(Error::TrailingBytes {
                 expected,

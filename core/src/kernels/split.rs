@@ -128,14 +128,12 @@ fn run_tasks(executor: &dyn Executor, count: usize, task: &(dyn Fn(usize) + Sync
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     let next = AtomicUsize::new(0);
-    // Relaxed is enough: an index is all that the counter hands over, and the executor joins its threads.
+    // The counter stops at `count`, so that no number of calls can make it wrap. Relaxed is enough: an index is all
+    // that it hands over, and the executor waits for its threads.
+    let claim = |next: usize| if next < count { Some(next + 1) } else { None };
     let work = || {
-        // Looked at before it is raised, so that no number of calls can make the counter wrap.
-        while next.load(Ordering::Relaxed) < count {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index < count {
-                task(index);
-            }
+        while let Ok(index) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim) {
+            task(index);
         }
     };
     executor.run(&work);

@@ -13,6 +13,27 @@ const ENCODER: &str = "mm_streams_embeddings.embedding_module.whisper_encoder.";
 /// Bytes that hold the longest tensor name: [`ENCODER`], `transformer.layers.`, ten digits and the longest suffix.
 const NAME_CAPACITY: usize = 128;
 
+/// The name of an output head in models that have one; here the token embedding is it.
+const OUTPUT_HEAD: &str = "output.weight";
+
+/// Parts of names in the Hugging Face layout, none of which the Mistral layout has. Every name but that of the final
+/// norms has one, whatever stands in front.
+const HUGGING_FACE_PARTS: [&[u8]; 13] = [
+    b"self_attn",
+    b"self_attn_layer_norm",
+    b"final_layer_norm",
+    b"input_layernorm",
+    b"post_attention_layernorm",
+    b"gate_proj",
+    b"up_proj",
+    b"down_proj",
+    b"embed_tokens",
+    b"lm_head",
+    b"audio_tower",
+    b"language_model",
+    b"multi_modal_projector",
+];
+
 /// Kernel width of both convolutions.
 pub(crate) const CONV_KERNEL: usize = 3;
 
@@ -187,6 +208,22 @@ impl Role {
         SINGLE.into_iter().chain(encoder).chain(decoder)
     }
 
+    /// The roles that these sizes do not have, but those of a model with one more layer of either kind, or with biases.
+    fn beyond(params: &Params) -> impl Iterator<Item = Role> + use<> {
+        let params = *params;
+        let mut larger = params;
+        larger.encoder.n_layers += 1;
+        larger.encoder.use_biases = true;
+        larger.decoder.n_layers += 1;
+        Role::all(&larger).filter(move |role| match *role {
+            Role::Encoder { layer, tensor } => {
+                layer as usize >= params.encoder.n_layers || tensor.is_bias() && !params.encoder.use_biases
+            }
+            Role::Decoder { layer, .. } => layer as usize >= params.decoder.n_layers,
+            _ => false,
+        })
+    }
+
     /// Where the role's slot is.
     fn index(self, params: &Params) -> usize {
         let encoder = SINGLE.len();
@@ -317,7 +354,17 @@ pub enum BindError {
         given: usize,
     },
     /// The file is a checkpoint of Hugging Face's layout: other names, and rows of wq and wk in another order.
+    ///
+    /// One such name is enough, since a rename does not put the rows back. Of a file in which every single name was
+    /// changed nothing tells what it was.
     HuggingFaceLayout,
+    /// The file has an output head of its own, which this model has not: the token embedding is it.
+    OutputHead,
+    /// The file has a layer or a bias more than `params.json` tells of.
+    Unexpected {
+        /// The tensor.
+        role: Role,
+    },
     /// A tensor is not in the file.
     Missing {
         /// The tensor.
@@ -351,6 +398,13 @@ impl fmt::Display for BindError {
                 "this is a checkpoint in the Hugging Face layout (other tensor names, rows of q and k permuted); \
                  get consolidated.safetensors from the same model repository instead",
             ),
+            Self::OutputHead => write!(
+                f,
+                "tensor {OUTPUT_HEAD} is in the file, but this model's output head is its token embedding"
+            ),
+            Self::Unexpected { role } => {
+                write!(f, "tensor {role} is in the file, but params.json has no place for it")
+            }
             Self::Missing { role } => write!(f, "tensor {role} is missing"),
             Self::WrongShape { role, expected, found } => {
                 write!(f, "tensor {role} has shape {found}, params.json makes it {expected}")
@@ -388,7 +442,7 @@ impl Binding {
 
     /// Looks every role up in `header` and checks its dtype and shape.
     ///
-    /// Other tensors in the file are ignored.
+    /// Other tensors in the file are ignored, unless they tell that it is not this model: see [`BindError`].
     ///
     /// # Errors
     /// [`BindError`], on the first tensor that is missing or not as `params` says.
@@ -398,17 +452,27 @@ impl Binding {
             .get_mut(..needed)
             .ok_or(BindError::TooFewSlots { needed, given })?;
         slots.fill(Slot::default());
+        if header.iter().any(|tensor| is_hugging_face(&tensor)) {
+            return Err(BindError::HuggingFaceLayout);
+        }
         let mut hash = Fnv::default();
         hash.params(params);
         for role in Role::all(params) {
-            let tensor = find(header, role)?;
+            let tensor = find(header, role).ok_or(BindError::Missing { role })?;
             let slot = check(role, params, &tensor)?;
             hash.word(slot.begin);
+            hash.bytes(tensor.dtype().name().as_bytes());
             if role == Role::DecoderNorm {
                 // Two models of one shape differ here; one page of the file is read for it.
                 hash.bytes(tensor.bytes().unwrap_or_default());
             }
             slots[role.index(params)] = slot;
+        }
+        if let Some(role) = Role::beyond(params).find(|&role| find(header, role).is_some()) {
+            return Err(BindError::Unexpected { role });
+        }
+        if header.get(OUTPUT_HEAD).is_some() {
+            return Err(BindError::OutputHead);
         }
         Ok(Self {
             params: *params,
@@ -421,7 +485,7 @@ impl Binding {
         &self.params
     }
 
-    /// Tells this model from others: sizes, places of the tensors, and the weights of the final norm.
+    /// Tells this model from others: sizes, places and dtypes of the tensors, and the weights of the final norm.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
@@ -441,23 +505,16 @@ impl Binding {
     }
 }
 
-fn find<'a>(header: &Header<'a>, role: Role) -> Result<Tensor<'a>, BindError> {
+fn find<'a>(header: &Header<'a>, role: Role) -> Option<Tensor<'a>> {
     let mut name = heapless::String::<NAME_CAPACITY>::new();
-    // A name that did not fit would be missing below; NAME_CAPACITY has room for every one.
-    let _ = write!(name, "{role}");
-    header.get(&name).ok_or_else(|| {
-        if header.iter().any(|tensor| is_hugging_face(&tensor)) {
-            BindError::HuggingFaceLayout
-        } else {
-            BindError::Missing { role }
-        }
-    })
+    // NAME_CAPACITY has room for every name.
+    write!(name, "{role}").ok()?;
+    header.get(&name)
 }
 
-/// Hugging Face calls the query projection `….self_attn.q_proj.weight`; the Mistral layout never does.
 fn is_hugging_face(tensor: &Tensor) -> bool {
-    const SUFFIX: &[u8] = b".self_attn.q_proj.weight";
-    tensor.name().raw().ends_with(SUFFIX)
+    let mut parts = tensor.name().raw().split(|&byte| byte == b'.');
+    parts.any(|part| HUGGING_FACE_PARTS.contains(&part))
 }
 
 fn check(role: Role, params: &Params, tensor: &Tensor) -> Result<Slot, BindError> {

@@ -1,8 +1,8 @@
 //! Delay conditioning: how the decoder is told how far the text lags behind the audio.
 
-use super::probe::{Probe, Stage};
-use super::weights::{Model, WeightsError};
-use crate::kernels::Ops;
+use super::Pass;
+use super::probe::Stage;
+use super::weights::WeightsError;
 use crate::layout::ConditionScratch;
 
 /// Base of the sinusoid's frequencies.
@@ -12,13 +12,12 @@ const THETA: f64 = 10_000.0;
 ///
 /// `t_cond = [cos(t f), sin(t f)]` with `f_i = 10000^(-i / (dim / 2))` and `t` the delay as a number of tokens.
 pub(crate) fn condition(
-    model: &Model,
-    ops: &Ops,
+    pass: &mut Pass,
     delay_tokens: usize,
     scratch: ConditionScratch<&mut [f32]>,
     ada: &mut [f32],
-    probe: &mut dyn Probe,
 ) -> Result<(), WeightsError> {
+    let Pass { model, ops, probe } = pass;
     let dim = model.params().decoder.dim;
     let ConditionScratch { t_cond, hidden } = scratch;
     let half = dim / 2;

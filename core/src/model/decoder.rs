@@ -1,12 +1,12 @@
 //! The text decoder: audio embeddings plus token embeddings to logits.
 
 use super::cache::Cache;
-use super::probe::{Probe, Stage};
-use super::weights::{Model, WeightsError};
-use super::{Role, rotary};
+use super::probe::Stage;
+use super::weights::WeightsError;
+use super::{Pass, Role, rotary};
 use crate::format::params::DecoderParams;
-use crate::kernels::{Heads, Ops};
-use crate::layout::{DecoderScratch, LayerScratch};
+use crate::kernels::Heads;
+use crate::layout::{DecoderScratch, LayerScratch, Layout};
 
 /// Query, key and value heads of the decoder.
 pub(crate) fn heads(params: &DecoderParams) -> Heads {
@@ -18,12 +18,8 @@ pub(crate) fn heads(params: &DecoderParams) -> Heads {
 }
 
 /// Adds the embeddings of `tokens` to the rows of `x`, `[n][dim]`.
-pub(crate) fn embed(
-    model: &Model,
-    ops: &Ops,
-    tokens: impl Iterator<Item = u32>,
-    x: &mut [f32],
-) -> Result<(), WeightsError> {
+pub(crate) fn embed(pass: &mut Pass, tokens: impl Iterator<Item = u32>, x: &mut [f32]) -> Result<(), WeightsError> {
+    let Pass { model, ops, .. } = pass;
     let embeddings = model.get(Role::TokenEmbeddings)?;
     for (row, token) in x.chunks_exact_mut(embeddings.cols()).zip(tokens) {
         ops.add_row(&embeddings, token as usize, row);
@@ -36,15 +32,15 @@ pub(crate) fn embed(
 /// `x += Wo a` with `a` the grouped attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n))` with
 /// `n = RMSNorm(x) * (1 + s)` and `s` the layer's row of `ada`.
 pub(crate) fn layers(
-    model: &Model,
-    ops: &Ops,
+    pass: &mut Pass,
+    layout: &Layout,
     first: u64,
     ada: &[f32],
     cache: &mut [f32],
-    capacity: usize,
     decoder: &mut DecoderScratch<&mut [f32]>,
     scratch: LayerScratch<&mut [f32]>,
 ) -> Result<(), WeightsError> {
+    let Pass { model, ops, .. } = pass;
     let p = &model.params().decoder;
     let heads = heads(p);
     let DecoderScratch { rotations, x, .. } = decoder;
@@ -59,7 +55,7 @@ pub(crate) fn layers(
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
-    let layers = Cache::layers(cache, heads, capacity).zip(ada.chunks_exact(p.dim));
+    let layers = Cache::layers(cache, heads, layout.decoder_capacity()).zip(ada.chunks_exact(p.dim));
     for (layer, (mut cache, s)) in layers.enumerate() {
         let w = model.decoder_layer(layer)?;
 
@@ -70,7 +66,7 @@ pub(crate) fn layers(
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, first, k, v);
-        ops.attention(heads, p.sliding_window, first, q, cache.ring(), a);
+        ops.attention(heads, layout.decoder_window(), first, q, cache.ring(), a);
         ops.linear_add(&w.wo, None, a, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
@@ -85,12 +81,11 @@ pub(crate) fn layers(
 
 /// Logits of the last row of `scratch.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
 pub(crate) fn head(
-    model: &Model,
-    ops: &Ops,
+    pass: &mut Pass,
     position: u64,
     scratch: &mut DecoderScratch<&mut [f32]>,
-    probe: &mut dyn Probe,
 ) -> Result<(), WeightsError> {
+    let Pass { model, ops, probe } = pass;
     let p = &model.params().decoder;
     let DecoderScratch { x, last, logits, .. } = scratch;
     let x = &x[x.len() - p.dim..];

@@ -1,12 +1,12 @@
-//! The causal audio encoder and the adapter behind it: mel frames to decoder inputs.
+//! The causal audio encoder and the adapter behind it: the stem's frames to decoder inputs.
 
 use super::cache::Cache;
-use super::probe::{Probe, Stage};
-use super::weights::{Model, WeightsError};
-use super::{Role, rotary, stem};
+use super::probe::Stage;
+use super::weights::WeightsError;
+use super::{Pass, Role, rotary};
 use crate::format::params::EncoderParams;
-use crate::kernels::{Heads, Ops};
-use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch, StemCarry, StemScratch};
+use crate::kernels::Heads;
+use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch};
 
 /// Query, key and value heads of the encoder.
 pub(crate) fn heads(params: &EncoderParams) -> Heads {
@@ -17,38 +17,19 @@ pub(crate) fn heads(params: &EncoderParams) -> Heads {
     }
 }
 
-/// Convolution stem: `scratch.mel` to the residual stream `x`, `[n][dim]`.
-///
-/// `first` is the number of the first encoder frame, counted from the start of the padded audio.
-pub(crate) fn stem(
-    model: &Model,
-    ops: &Ops,
-    first: u64,
-    carry: &mut StemCarry<&mut [f32]>,
-    scratch: StemScratch<&mut [f32]>,
-    x: &mut [f32],
-    probe: &mut dyn Probe,
-) -> Result<(), WeightsError> {
-    stem::show_mel(probe, 2 * first, scratch.mel);
-    stem::stem(model, ops, carry, scratch, x)?;
-    probe.stage(Stage::ConvStem, first, x);
-    Ok(())
-}
-
 /// All layers over the residual stream `x`, `[n][dim]`, frames `first..first + n`.
 ///
 /// `x += Wo a + bo` with `a` the attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n)) + b2` with
 /// `n = RMSNorm(x)`.
 pub(crate) fn layers(
-    model: &Model,
-    ops: &Ops,
+    pass: &mut Pass,
     first: u64,
     cache: &mut [f32],
     capacity: usize,
     encoder: EncoderScratch<&mut [f32]>,
     scratch: LayerScratch<&mut [f32]>,
-    probe: &mut dyn Probe,
 ) -> Result<(), WeightsError> {
+    let Pass { model, ops, probe } = pass;
     let p = &model.params().encoder;
     let heads = heads(p);
     let EncoderScratch { rotations, x } = encoder;
@@ -89,14 +70,13 @@ pub(crate) fn layers(
 /// Final norm, four frames to one row, and the adapter's two linear maps with GELU between, into `y`,
 /// `[n / 4][decoder dim]`.
 pub(crate) fn adapt(
-    model: &Model,
-    ops: &Ops,
+    pass: &mut Pass,
     first: u64,
     x: &[f32],
     scratch: AdapterScratch<&mut [f32]>,
     y: &mut [f32],
-    probe: &mut dyn Probe,
 ) -> Result<(), WeightsError> {
+    let Pass { model, ops, probe } = pass;
     let AdapterScratch { n, hidden } = scratch;
     ops.rms_norm(&model.get(Role::EncoderNorm)?, model.params().encoder.norm_eps, x, n);
     probe.stage(Stage::EncoderOut, first, n);

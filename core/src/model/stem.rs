@@ -1,24 +1,25 @@
 //! The convolution stem: mel frames in, half as many encoder frames out.
 
+use super::Pass;
 use super::Role;
 use super::binding::CONV_KERNEL;
-use super::probe::{Probe, Stage};
-use super::weights::{Model, WeightsError};
+use super::probe::Stage;
+use super::weights::WeightsError;
 use crate::audio::MEL_BINS;
-use crate::kernels::Ops;
 use crate::layout::{StemCarry, StemScratch};
 
 /// Stride of the second convolution.
 const STRIDE: usize = 2;
 
-/// Two causal convolutions of kernel 3, the second of stride 2, GELU after each.
+/// Two causal convolutions of kernel 3, the second of stride 2, GELU after each: `scratch.mel` to the residual
+/// stream `x`, `[n][dim]`, encoder frames `first..first + n` counted from the start of the padded audio.
 ///
 /// `out0[t] = gelu(conv0(mel[t-2..=t]))`, `x[t] = gelu(conv1(out0[2t-1..=2t+1]))`. `scratch.mel` holds two frames of
 /// room and then this pass's frames; what the next pass needs of the past is kept in `carry`, which is zero at the
 /// start of the audio.
-pub(super) fn stem(
-    model: &Model,
-    ops: &Ops,
+pub(crate) fn stem(
+    pass: &mut Pass,
+    first: u64,
     carry: &mut StemCarry<&mut [f32]>,
     scratch: StemScratch<&mut [f32]>,
     x: &mut [f32],
@@ -29,8 +30,10 @@ pub(super) fn stem(
         conv0,
         conv0_patches,
     } = scratch;
+    let Pass { model, ops, probe } = pass;
     let dim = model.params().encoder.dim;
 
+    probe.stage(Stage::Mel, STRIDE as u64 * first, &mel[carry.mel.len()..]);
     carry_over(carry.mel, mel);
     gather(mel, MEL_BINS, 1, mel_patches);
     let fresh = &mut conv0[dim..];
@@ -51,6 +54,7 @@ pub(super) fn stem(
         x,
     );
     ops.gelu(x);
+    probe.stage(Stage::ConvStem, first, x);
     Ok(())
 }
 
@@ -72,9 +76,4 @@ fn gather(rows: &[f32], channels: usize, stride: usize, patches: &mut [f32]) {
             }
         }
     }
-}
-
-/// Shows the mel frames of this pass, which follow the carried two in `mel`.
-pub(super) fn show_mel(probe: &mut dyn Probe, first_frame: u64, mel: &[f32]) {
-    probe.stage(Stage::Mel, first_frame, &mel[(CONV_KERNEL - 1) * MEL_BINS..]);
 }

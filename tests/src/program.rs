@@ -1,0 +1,78 @@
+//! The `voxtral` program, run as people run it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// The program, built if it is not fresh, beside the tests that run it.
+pub fn path() -> &'static PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let test = std::env::current_exe().expect("the path of this test");
+        // <target>/<profile>/deps/<test>
+        let profile = test
+            .parent()
+            .and_then(|deps| deps.parent())
+            .expect("a target directory");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "-q", "-p", "voxtral", "--bin", "voxtral", "--target-dir"]);
+        build.arg(profile.parent().expect("a target directory"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(build.status().expect("cargo").success(), "the program does not build");
+        profile.join("voxtral")
+    })
+}
+
+/// The program, with nothing on standard input and no model in the environment.
+pub fn voxtral() -> Command {
+    let mut command = Command::new(path());
+    command.env_remove("VOXTRAL_MODEL").stdin(Stdio::null());
+    command
+}
+
+/// Runs it with arguments.
+pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Ran {
+    Ran::from(voxtral().args(args).output().expect("the program runs"))
+}
+
+/// What a run left.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code, if it was not killed.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+impl Ran {
+    /// Asserts a failure told in one line on standard error that has all of `words`, with nothing on standard output.
+    pub fn assert_refused(&self, words: &[&str]) {
+        assert!(self.code.is_some_and(|code| code != 0), "exit status: {self:?}");
+        assert_eq!(self.stdout, "", "nothing half-done");
+        let told = self
+            .stderr
+            .lines()
+            .filter(|line| !line.contains("no -d DIR given"))
+            .collect::<Vec<_>>();
+        assert_eq!(told.len(), 1, "one plain line: {self:?}");
+        for word in words {
+            assert!(told[0].contains(word), "{word:?} is not in: {}", told[0]);
+        }
+    }
+}

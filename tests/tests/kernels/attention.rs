@@ -1,0 +1,227 @@
+//! Rings of keys and values, and attention over them.
+
+use proptest::prelude::*;
+use voxtral_core::kernels::{Class, Heads, Kernels, Ops, Ring, Serial};
+
+use super::all_kernels;
+use super::canonical::{canonical_attention, same_bits};
+use super::data::Random;
+use super::executors::executors;
+
+/// Queries, keys and values of a stream from position 0.
+struct Stream {
+    heads: Heads,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Stream {
+    fn new(random: &mut Random, heads: Heads, total: usize) -> Self {
+        let widened = |values: Vec<f32>| values.iter().map(|v| 3.0 * v).collect();
+        Self {
+            heads,
+            q: widened(random.values(total * heads.n_heads * heads.head_dim)),
+            k: widened(random.values(total * heads.n_kv_heads * heads.head_dim)),
+            v: random.values(total * heads.n_kv_heads * heads.head_dim),
+        }
+    }
+
+    /// All outputs, the stream taken in chunks of the given sizes over and over.
+    fn run(&self, ops: Ops, window: usize, chunks: &[usize], spare: usize) -> Vec<f32> {
+        let (q_width, kv_width) = (
+            self.heads.n_heads * self.heads.head_dim,
+            self.heads.n_kv_heads * self.heads.head_dim,
+        );
+        let total = self.q.len() / q_width;
+        let capacity = window - 1 + chunks.iter().max().unwrap() + spare;
+        let mut keys = vec![f32::NAN; capacity * kv_width];
+        let mut values = keys.clone();
+        let mut y = vec![f32::NAN; self.q.len()];
+        let mut first = 0;
+        for &chunk in chunks.iter().cycle() {
+            let next = (first + chunk).min(total);
+            ops.ring_store(
+                self.heads,
+                capacity,
+                first as u64,
+                &self.k[first * kv_width..next * kv_width],
+                &mut keys,
+            );
+            ops.ring_store(
+                self.heads,
+                capacity,
+                first as u64,
+                &self.v[first * kv_width..next * kv_width],
+                &mut values,
+            );
+            let ring = Ring {
+                keys: &keys,
+                values: &values,
+                capacity,
+            };
+            let range = first * q_width..next * q_width;
+            ops.attention(
+                self.heads,
+                window,
+                first as u64,
+                &self.q[range.clone()],
+                ring,
+                &mut y[range],
+            );
+            first = next;
+            if first == total {
+                break;
+            }
+        }
+        y
+    }
+
+    /// Head `head` of all positions in `data`, which has `heads` of them.
+    fn head(&self, data: &[f32], heads: usize, head: usize) -> Vec<Vec<f32>> {
+        data.chunks(heads * self.heads.head_dim)
+            .map(|row| row[head * self.heads.head_dim..][..self.heads.head_dim].to_vec())
+            .collect()
+    }
+
+    /// All outputs by the definition, and by a softmax in f64.
+    fn expected(&self, class: Class, window: usize) -> (Vec<f32>, Vec<f64>) {
+        let Heads {
+            n_heads,
+            n_kv_heads,
+            head_dim,
+        } = self.heads;
+        let (mut y, mut exact) = (vec![0.0; self.q.len()], vec![0.0; self.q.len()]);
+        for h in 0..n_heads {
+            let kv = h / (n_heads / n_kv_heads);
+            let q = self.head(&self.q, n_heads, h);
+            let (k, v) = (self.head(&self.k, n_kv_heads, kv), self.head(&self.v, n_kv_heads, kv));
+            for (p, q) in q.iter().enumerate() {
+                let visible = (p + 1).saturating_sub(window)..=p;
+                let at = (p * n_heads + h) * head_dim;
+                y[at..at + head_dim].copy_from_slice(&canonical_attention(class, q, &k, &v, visible.clone()));
+                let scores: Vec<f64> = visible
+                    .clone()
+                    .map(|j| (0..head_dim).map(|d| f64::from(q[d]) * f64::from(k[j][d])).sum::<f64>())
+                    .map(|dot| dot / (head_dim as f64).sqrt())
+                    .collect();
+                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+                for (j, s) in visible.zip(&scores) {
+                    for d in 0..head_dim {
+                        exact[at + d] += (s - max).exp() / sum * f64::from(v[j][d]);
+                    }
+                }
+            }
+        }
+        (y, exact)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn attention_is_a_masked_softmax_in_the_canonical_order(
+        n_kv_heads in 1usize..4,
+        group in 1usize..5,
+        head_dim in prop_oneof![1usize..40, 60usize..80],
+        window in prop_oneof![1usize..20, 50usize..150],
+        total in 1usize..200,
+        chunks in prop::collection::vec(1usize..30, 1..5),
+        spare in 0usize..5,
+        seed: u64,
+    ) {
+        let heads = Heads { n_heads: n_kv_heads * group, n_kv_heads, head_dim };
+        let stream = Stream::new(&mut Random::new(seed), heads, total);
+        for kernels in all_kernels() {
+            let (expected, exact) = stream.expected(kernels.class(), window);
+            let y = stream.run(Ops::new(kernels, &Serial), window, &chunks, spare);
+            prop_assert!(same_bits(&y, &expected), "{:?}", kernels);
+            prop_assert!(y.iter().zip(&exact).all(|(&y, exact)| (f64::from(y) - exact).abs() < 1e-5));
+        }
+    }
+}
+
+#[test]
+fn attention_depends_neither_on_chunks_nor_on_threads() {
+    let heads = Heads {
+        n_heads: 6,
+        n_kv_heads: 3,
+        head_dim: 20,
+    };
+    // Rings that wrap many times: the longest holds 169 of 1200 positions.
+    let stream = Stream::new(&mut Random::new(6), heads, 1200);
+    for kernels in all_kernels() {
+        let one_by_one = stream.run(Ops::new(kernels, &Serial), 70, &[1], 0);
+        assert!(same_bits(&one_by_one, &stream.expected(kernels.class(), 70).0));
+        for executor in executors() {
+            for (chunks, spare) in [(&[100][..], 0), (&[64], 1), (&[1, 99, 7], 3)] {
+                let y = stream.run(Ops::new(kernels, executor), 70, chunks, spare);
+                assert!(same_bits(&y, &one_by_one), "{kernels:?} {chunks:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_at_positions_beyond_32_bits() {
+    let heads = Heads {
+        n_heads: 1,
+        n_kv_heads: 1,
+        head_dim: 8,
+    };
+    // A multiple of the block and of the ring's capacity, so that the same run from 0 has the same blocks.
+    let far = 64 * 37 * (1u64 << 32);
+    let mut random = Random::new(7);
+    let (window, capacity) = (37, 37);
+    let (q, kv) = (random.values(8), random.values(8 * capacity));
+    let outputs = [0, far].map(|base| {
+        let ops = Ops::new(Kernels::detect(), &Serial);
+        let mut ring = vec![0.0; 8 * capacity];
+        ops.ring_store(heads, capacity, base + 50, &kv, &mut ring);
+        let view = Ring {
+            keys: &ring,
+            values: &ring,
+            capacity,
+        };
+        let mut y = vec![0.0; 8];
+        ops.attention(heads, window, base + 50 + 36, &q, view, &mut y);
+        y
+    });
+    assert!(same_bits(&outputs[0], &outputs[1]));
+}
+
+#[test]
+fn a_nan_in_the_window_shows_and_one_outside_does_not() {
+    let heads = Heads {
+        n_heads: 1,
+        n_kv_heads: 1,
+        head_dim: 9,
+    };
+    let (window, capacity) = (70, 100);
+    for kernels in all_kernels() {
+        let ops = Ops::new(kernels, &Serial);
+        let attend = |keys: &[f32]| {
+            let ring = Ring {
+                keys,
+                values: keys,
+                capacity,
+            };
+            let mut y = [0.0; 9];
+            ops.attention(heads, window, 99, &[0.5; 9], ring, &mut y);
+            y
+        };
+        let clean = Random::new(8).values(9 * capacity);
+        for position in 0..capacity {
+            let mut keys = clean.clone();
+            keys[9 * position] = f32::NAN;
+            let y = attend(&keys);
+            if position < 30 {
+                assert!(same_bits(&y, &attend(&clean)), "{kernels:?} {position}");
+            } else {
+                assert!(y.iter().all(|y| y.is_nan()), "{kernels:?} {position}");
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Every kernel on slices that begin or end exactly at a page that cannot be touched.
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use voxtral_core::kernels::{Heads, Matrix, Ops, Ring, Serial, Storage};
+
+use super::all_kernels;
+use super::canonical::same_bits;
+use super::data::{Random, STORAGES, Weights};
+
+/// Large enough for the page size of every system.
+const PAGE: usize = 1 << 16;
+
+/// Memory between two pages without access.
+struct Guarded {
+    base: *mut u8,
+    len: usize,
+    start: usize,
+    count: usize,
+}
+
+impl Guarded {
+    /// `count` bytes that end `gap` bytes before the page that follows.
+    fn ending(count: usize, gap: usize) -> Self {
+        let inner = (count + gap).div_ceil(PAGE).max(1) * PAGE;
+        Self::new(inner, PAGE + inner - gap - count, count)
+    }
+    /// `count` bytes that begin `gap` bytes after the page that precedes.
+    fn beginning(count: usize, gap: usize) -> Self {
+        Self::new((count + gap).div_ceil(PAGE).max(1) * PAGE, PAGE + gap, count)
+    }
+    fn new(inner: usize, start: usize, count: usize) -> Self {
+        let len = inner + 2 * PAGE;
+        // SAFETY: a new mapping anywhere, which nothing else refers to; its outer pages lose all access before
+        // anything is made of them.
+        let base = unsafe {
+            let base = mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+            .unwrap();
+            mprotect(base, PAGE, MprotectFlags::empty()).unwrap();
+            mprotect(base.byte_add(PAGE + inner), PAGE, MprotectFlags::empty()).unwrap();
+            base.cast::<u8>()
+        };
+        Self {
+            base,
+            len,
+            start,
+            count,
+        }
+    }
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: these bytes lie between the outer pages, and are borrowed with `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(self.start), self.count) }
+    }
+    fn floats(&mut self) -> &mut [f32] {
+        assert_eq!(self.start % 4, 0);
+        // SAFETY: as for `bytes`; the address is a multiple of 4, and any bits are an f32.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(self.start).cast(), self.count / 4) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own.
+        unsafe { munmap(self.base.cast(), self.len).unwrap() };
+    }
+}
+
+/// Both ends of the memory that `count` values may be at.
+fn placed(values: &[f32]) -> [Guarded; 2] {
+    [
+        Guarded::ending(4 * values.len(), 0),
+        Guarded::beginning(4 * values.len(), 0),
+    ]
+    .map(|mut place| {
+        place.floats().copy_from_slice(values);
+        place
+    })
+}
+
+#[test]
+fn linear() {
+    let mut random = Random::new(9);
+    for storage in STORAGES {
+        for cols in (1..=33).chain([641, 647]) {
+            for rows in [1, 4, 9, 17] {
+                let w = Weights::new(&mut random, rows, cols, storage, 0);
+                let bytes = w.matrix().bytes();
+                let mut places = [
+                    Guarded::ending(bytes.len(), 0),
+                    Guarded::ending(bytes.len(), 1),
+                    Guarded::beginning(bytes.len(), 0),
+                    Guarded::beginning(bytes.len(), 1),
+                ];
+                for n in [1, 2, 3, 4] {
+                    let x = random.values(n * cols);
+                    let (mut xs, mut ys) = (placed(&x), placed(&vec![0.0; n * rows]));
+                    for kernels in all_kernels() {
+                        let ops = Ops::new(kernels, &Serial);
+                        let mut expected = vec![0.0; n * rows];
+                        ops.linear(&w.matrix(), None, &x, &mut expected);
+                        for place in &mut places {
+                            place.bytes().copy_from_slice(bytes);
+                            let matrix = Matrix::new(place.bytes(), rows, cols, storage).unwrap();
+                            for (x, y) in xs.iter_mut().zip(&mut ys) {
+                                y.floats().fill(0.0);
+                                ops.linear(&matrix, None, x.floats(), y.floats());
+                                assert!(
+                                    same_bits(y.floats(), &expected),
+                                    "{kernels:?} {storage:?} {rows}x{cols}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_and_rms_norm() {
+    let mut random = Random::new(10);
+    for head_dim in (1..=40).chain([63, 64, 65, 71, 72, 129]) {
+        let heads = Heads {
+            n_heads: 2,
+            n_kv_heads: 1,
+            head_dim,
+        };
+        let (window, capacity) = (6, 7);
+        let [q, keys, values] = [4, 7, 7].map(|count| random.values(count * head_dim));
+        let w = Weights::new(&mut random, 1, head_dim, Storage::F32, 0);
+        for kernels in all_kernels() {
+            let ops = Ops::new(kernels, &Serial);
+            let ring = Ring {
+                keys: &keys,
+                values: &values,
+                capacity,
+            };
+            let (mut attended, mut normed) = (vec![0.0; q.len()], vec![0.0; q.len()]);
+            ops.attention(heads, window, 20, &q, ring, &mut attended);
+            ops.rms_norm(&w.matrix(), 1e-5, &q, &mut normed);
+            let (mut qs, mut ks, mut vs) = (placed(&q), placed(&keys), placed(&values));
+            let mut ys = placed(&vec![0.0; q.len()]);
+            for i in 0..2 {
+                let ring = Ring {
+                    keys: ks[i].floats(),
+                    values: vs[i].floats(),
+                    capacity,
+                };
+                ops.attention(heads, window, 20, qs[i].floats(), ring, ys[i].floats());
+                assert!(same_bits(ys[i].floats(), &attended), "{kernels:?} {head_dim}");
+                ops.rms_norm(&w.matrix(), 1e-5, qs[i].floats(), ys[i].floats());
+                assert!(same_bits(ys[i].floats(), &normed), "{kernels:?} {head_dim}");
+            }
+        }
+    }
+}

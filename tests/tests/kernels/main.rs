@@ -1,0 +1,43 @@
+//! The kernels against the written definition of their order, against f64, and against each other.
+
+mod attention;
+mod canonical;
+mod data;
+mod elementwise;
+mod executors;
+#[cfg(unix)]
+mod guarded;
+mod linear;
+// With debug assertions such calls stop the program.
+#[cfg(not(debug_assertions))]
+mod misuse;
+
+use voxtral_core::kernels::{Class, InstructionSet, Kernels, Ops, Serial};
+
+/// Both scalar classes, and what this machine has besides.
+fn all_kernels() -> Vec<Kernels> {
+    vec![
+        Kernels::scalar(Class::Separate),
+        Kernels::scalar(Class::Fused),
+        Kernels::detect(),
+    ]
+}
+
+#[test]
+fn kernels_say_what_they_are() {
+    assert_eq!(Kernels::scalar(Class::Fused).class(), Class::Fused);
+    assert_eq!(Kernels::scalar(Class::Separate).class(), Class::Separate);
+    assert!(Kernels::baseline().name().starts_with("scalar"));
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2")
+        && std::is_x86_feature_detected!("fma")
+        && std::is_x86_feature_detected!("f16c")
+    {
+        assert_eq!(Kernels::detect().name(), "avx2+fma");
+        // SAFETY: std has just found the set.
+        let assumed = unsafe { Kernels::assume(InstructionSet::Avx2Fma) };
+        assert_eq!((assumed.name(), assumed.class()), ("avx2+fma", Class::Fused));
+    }
+    let detected = Kernels::detect();
+    assert_eq!(Ops::new(detected, &Serial).kernels().name(), detected.name());
+}

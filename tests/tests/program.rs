@@ -1,0 +1,201 @@
+//! The command line, as people meet it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use voxtral_tests::generator::Spec;
+use voxtral_tests::generator::safetensors::Dtype;
+use voxtral_tests::goldens;
+use voxtral_tests::program::{run, voxtral};
+
+const FILES: [&str; 3] = ["consolidated.safetensors", "params.json", "tekken.json"];
+
+fn clip(index: usize) -> (PathBuf, String) {
+    let clip = &goldens::clips()[index];
+    let delay6 = clip.delays.iter().find(|result| result.delay_tokens == 6).unwrap();
+    (goldens::clips_dir().join(&clip.file), delay6.text.clone())
+}
+
+/// A directory with the small model's files.
+fn model() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for file in FILES {
+        fs::copy(goldens::nano_dir().join(file), directory.path().join(file)).unwrap();
+    }
+    directory
+}
+
+fn arg(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn every_clip_is_printed_with_a_newline() {
+    for index in 0..12 {
+        let (file, text) = clip(index);
+        let ran = run([arg(&file)]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(ran.stdout, text + "\n", "{}", file.display());
+    }
+}
+
+#[test]
+fn a_directory_and_the_built_in_model_say_the_same() {
+    let (file, text) = clip(0);
+    let model = model();
+    let ran = run(["-d", arg(model.path()), "-i", arg(&file), "--silent"]);
+    assert_eq!(
+        (ran.code, ran.stdout, ran.stderr),
+        (Some(0), text + "\n", String::new())
+    );
+}
+
+#[test]
+fn debug_tells_the_logit_hash_and_it_is_the_same_for_any_threads() {
+    let (file, _) = clip(0);
+    let hash = |threads: &str| {
+        let ran = run([arg(&file), "--debug", "--threads", threads]);
+        let line = ran
+            .stderr
+            .lines()
+            .find(|line| line.starts_with("logit hash"))
+            .expect("a hash")
+            .to_string();
+        line.split_whitespace().last().unwrap().to_string()
+    };
+    let expected = hash("1");
+    assert_eq!(expected.len(), 16);
+    assert!(["2", "3", "7"].iter().all(|threads| hash(threads) == expected));
+}
+
+#[test]
+fn delays_are_told_and_refused() {
+    let clips = goldens::clips();
+    let file = goldens::clips_dir().join(&clips[0].file);
+    let ran = run([arg(&file), "--delay", "160"]);
+    let expected = &clips[0]
+        .delays
+        .iter()
+        .find(|result| result.delay_tokens == 2)
+        .unwrap()
+        .text;
+    assert_eq!(ran.stdout.trim_end(), expected);
+    for ms in ["0", "100", "1280", "5000"] {
+        run([arg(&file), "--delay", ms]).assert_refused(&[ms, "80, 160, …, 1200", "2400"]);
+    }
+}
+
+/// M6: model directory missing, a file, unreadable, without tekken.json: an error that names the missing file and
+/// how to get it.
+#[test]
+fn m6_model_directories_that_are_none() {
+    let (file, _) = clip(0);
+    let file = arg(&file);
+    run(["-d", "/no/such/model", file]).assert_refused(&["/no/such/model", "No such file", "curl", "consolidated"]);
+    run(["-d", file, file]).assert_refused(&["not a directory", "consolidated.safetensors", "curl"]);
+    for missing in FILES {
+        let model = model();
+        fs::remove_file(model.path().join(missing)).unwrap();
+        run(["-d", arg(model.path()), file]).assert_refused(&[missing, "is missing", "curl", "huggingface.co"]);
+        fs::create_dir(model.path().join(missing)).unwrap();
+        run(["-d", arg(model.path()), file]).assert_refused(&[missing, "not a regular file"]);
+    }
+    for empty in FILES {
+        let model = model();
+        fs::write(model.path().join(empty), "").unwrap();
+        run(["-d", arg(model.path()), file]).assert_refused(&[empty]);
+        fs::write(model.path().join(empty), "no model").unwrap();
+        run(["-d", arg(model.path()), file]).assert_refused(&[empty]);
+    }
+}
+
+/// M6: unreadable (only where the tests do not run as root, whom nothing is unreadable to).
+#[cfg(unix)]
+#[test]
+fn m6_unreadable_files_are_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let (file, text) = clip(0);
+    let model = model();
+    let weights = model.path().join(FILES[0]);
+    fs::set_permissions(&weights, fs::Permissions::from_mode(0o000)).unwrap();
+    let ran = run(["-d", arg(model.path()), arg(&file)]);
+    if fs::File::open(&weights).is_ok() {
+        assert_eq!(ran.stdout.trim_end(), text);
+    } else {
+        ran.assert_refused(&[FILES[0], "Permission denied"]);
+    }
+}
+
+/// S1, S17 and S19 as a person meets them.
+#[test]
+fn wrong_weights_are_told_in_one_line() {
+    let (file, _) = clip(0);
+    let whole = fs::read(goldens::nano_dir().join(FILES[0])).unwrap();
+    let directory = model();
+    let weights = directory.path().join(FILES[0]);
+
+    fs::write(&weights, &whole[..whole.len() - 1000]).unwrap();
+    let (cut, len) = ((whole.len() - 1000).to_string(), whole.len().to_string());
+    run(["-d", arg(directory.path()), arg(&file)]).assert_refused(&[&cut, &len, FILES[0]]);
+
+    fs::write(&weights, Spec::variant('A').safetensors(Dtype::Bf16)).unwrap();
+    run(["-d", arg(directory.path()), arg(&file)]).assert_refused(&[
+        "shape",
+        "[1400, 96]",
+        "[1292, 128]",
+        "tok_embeddings",
+    ]);
+
+    fs::write(directory.path().join("tekken.json"), Spec::variant('A').tekken_json()).unwrap();
+    run(["-d", arg(directory.path()), arg(&file)]).assert_refused(&["tekken.json", "1400", "1292", "two models"]);
+    fs::copy(
+        goldens::nano_dir().join("tekken.json"),
+        directory.path().join("tekken.json"),
+    )
+    .unwrap();
+
+    let header = br#"{"model.language_model.layers.0.self_attn.q_proj.weight":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}"#;
+    let mut hugging_face = (header.len() as u64).to_le_bytes().to_vec();
+    hugging_face.extend(header);
+    hugging_face.extend([0, 0]);
+    fs::write(&weights, hugging_face).unwrap();
+    run(["-d", arg(directory.path()), arg(&file)]).assert_refused(&[
+        "Hugging Face",
+        "consolidated.safetensors",
+        "curl",
+    ]);
+}
+
+#[test]
+fn wrong_audio_is_told_in_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audio");
+    run(["/no/such/file.wav"]).assert_refused(&["/no/such/file.wav", "No such file"]);
+    run([arg(directory.path())]).assert_refused(&["directory"]);
+    for (bytes, words) in [
+        (&b""[..], &["empty"][..]),
+        (b"fLaC\0\0\0\x22 and more", &["FLAC"]),
+        (b"ID3\x04\0\0\0\0\0\0 and more", &["MP3"]),
+        (b"plain words", &["plain words"]),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        run([arg(&path)]).assert_refused(words);
+    }
+}
+
+/// Paths may be any bytes.
+#[cfg(target_os = "linux")]
+#[test]
+fn paths_that_are_not_utf8_work() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let (file, text) = clip(1);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(OsStr::from_bytes(b"caf\xE9 \xFF.wav"));
+    fs::copy(file, &path).unwrap();
+    let output = voxtral().arg(&path).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), text);
+    let missing = directory.path().join(OsStr::from_bytes(b"\xFF\xFE"));
+    assert!(!voxtral().arg(&missing).output().unwrap().status.success());
+}
