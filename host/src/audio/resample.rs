@@ -50,7 +50,10 @@ impl Resampler {
         let divisor = gcd(rate as usize, SAMPLE_RATE);
         // Output sample j is at j * step / phases input samples.
         let (step, phases) = (rate as usize / divisor, SAMPLE_RATE / divisor);
-        let taps = (TAPS * rate as usize).div_ceil(SAMPLE_RATE).max(TAPS).next_multiple_of(8);
+        let taps = (TAPS * rate as usize)
+            .div_ceil(SAMPLE_RATE)
+            .max(TAPS)
+            .next_multiple_of(8);
         let (interpolation, steps) = if phases <= MOST_PHASES {
             (SincInterpolationType::Nearest, phases)
         } else {

@@ -107,7 +107,12 @@ fn by_head(head: &[u8]) -> Result<Container, AudioError> {
         }
         [b'f', b'L', b'a', b'C', ..] => Container::Flac,
         [b'O', b'g', b'g', b'S', ..] => match ogg_codec(head) {
-            Some(codec) => return Err(AudioError::Codec { container: "an Ogg", codec }),
+            Some(codec) => {
+                return Err(AudioError::Codec {
+                    container: "an Ogg",
+                    codec,
+                });
+            }
             None => Container::Ogg,
         },
         [_, _, _, _, b'f', b't', b'y', b'p', ..] => Container::Mp4,
