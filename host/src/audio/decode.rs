@@ -163,6 +163,11 @@ impl Decoded {
         Ok(written)
     }
 
+    /// Length of the audio by its header, in seconds.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        self.findings.declared
+    }
+
     /// What was odd about the file, once it has been read to its end: lines for a person.
     pub(super) fn remarks(&self) -> Vec<String> {
         let found = &self.findings;
