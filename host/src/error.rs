@@ -67,6 +67,15 @@ pub enum Error {
         /// What does not fit.
         source: BindError,
     },
+    /// `tekken.json` is of another model than `params.json`.
+    Vocabulary {
+        /// `tekken.json`.
+        path: PathBuf,
+        /// Ids by `params.json`.
+        expected: usize,
+        /// Ids by `tekken.json`.
+        found: u32,
+    },
     /// A WAV that cannot be read.
     Wav {
         /// The file.
@@ -138,6 +147,11 @@ impl fmt::Display for Error {
                 write!(f, "{}: {source}: {}", path.display(), download_hint(FILES[0]))
             }
             Self::Bind { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Vocabulary { path, expected, found } => write!(
+                f,
+                "{}: the vocabulary has {found} ids, params.json makes it {expected}: the files are of two models",
+                path.display()
+            ),
             Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
@@ -160,7 +174,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
-            Self::MissingModelFile { .. } | Self::NoModel | Self::NotBuilt { .. } | Self::Interrupted => None,
+            Self::MissingModelFile { .. }
+            | Self::Vocabulary { .. }
+            | Self::NoModel
+            | Self::NotBuilt { .. }
+            | Self::Interrupted => None,
             Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
             Self::Params { source, .. } => Some(&**source),

@@ -114,9 +114,14 @@ impl Model {
 
         let (path, tekken) = tekken;
         let vocabulary = Vocabulary::parse(&tekken).map_err(|source| Error::Tekken {
-            path,
+            path: path.clone(),
             source: source.into(),
         })?;
+
+        let (expected, found) = (params.decoder.vocab_size, vocabulary.vocab_size);
+        if found as usize != expected {
+            return Err(Error::Vocabulary { path, expected, found });
+        }
 
         let (path, weights) = weights;
         let refuse = |source: safetensors::Error| Error::Safetensors {

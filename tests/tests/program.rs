@@ -124,6 +124,14 @@ fn wrong_weights_are_told_in_one_line() {
         "tok_embeddings",
     ]);
 
+    fs::write(directory.path().join("tekken.json"), Spec::variant('A').tekken_json()).unwrap();
+    run(["-d", arg(directory.path()), arg(&file)]).assert_refused(&["tekken.json", "1400", "1292", "two models"]);
+    fs::copy(
+        goldens::nano_dir().join("tekken.json"),
+        directory.path().join("tekken.json"),
+    )
+    .unwrap();
+
     let header = br#"{"model.language_model.layers.0.self_attn.q_proj.weight":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}"#;
     let mut hugging_face = (header.len() as u64).to_le_bytes().to_vec();
     hugging_face.extend(header);

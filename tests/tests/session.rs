@@ -6,6 +6,7 @@ use std::thread;
 use proptest::prelude::*;
 use voxtral_core::kernels::{Class, Executor, Kernels, Serial};
 use voxtral_core::layout::{Layout, LayoutError, Memory, Options};
+use voxtral_core::model::LogitHash;
 use voxtral_core::session::{Schedule, Session, SessionError, Step};
 use voxtral_tests::engine::{Engine, Plan, Run};
 use voxtral_tests::generator::Spec;
@@ -171,13 +172,14 @@ fn snapshot_and_restore_give_the_same_bits() {
     let (engine, options, samples) = wrapping();
     let options = Options { chunk: 8, ..options };
     let layout = Layout::new(&engine.params, &options).unwrap();
-    let expected = engine.run(&options, &samples).tokens;
+    let expected = engine.run(&options, &samples);
     let model = engine.model();
 
     for taken_at in [0, 1, 5, 17, 60, 90] {
         let (mut state, mut scratch) = (vec![0.0; layout.state_len()], vec![0.0; layout.scratch_len()]);
         let mut session = Session::new(&layout);
         let mut tokens = Vec::new();
+        let mut hash = LogitHash::default();
         let mut rest = &samples[..];
         let mut steps = 0;
         loop {
@@ -194,14 +196,15 @@ fn snapshot_and_restore_give_the_same_bits() {
             if !rest.is_empty() {
                 rest = &rest[session.feed(&mut memory, rest).unwrap()..];
             }
-            match session.step(&model, &mut memory, &Serial).unwrap() {
+            match session.step_probed(&model, &mut memory, &Serial, &mut hash).unwrap() {
                 Step::Token(token) => tokens.push(token.id),
                 Step::NeedAudio if rest.is_empty() => session.finish(),
                 Step::Worked | Step::NeedAudio => {}
                 Step::Done => break,
             }
         }
-        assert_eq!(tokens, expected, "snapshot before step {taken_at}");
+        assert_eq!(tokens, expected.tokens, "snapshot before step {taken_at}");
+        assert_eq!(hash.value(), expected.hash, "snapshot before step {taken_at}");
     }
 }
 

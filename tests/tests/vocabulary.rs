@@ -337,9 +337,19 @@ fn wrong_entries_are_named() {
         let error = with(&|vocab| vocab[270]["token_bytes"] = json!(bad));
         assert!(matches!(error, Error::Base64 { rank: 270, .. }), "{bad}: {error}");
     }
-    for bad in ["", "AA==", "QUE="] {
-        let error = with(&|vocab| vocab[65]["token_bytes"] = json!(bad));
-        assert!(matches!(error, Error::NotTheByte { rank: 65, .. }), "{bad}: {error}");
+    for (rank, bad) in [
+        (65, ""),
+        (65, "AA=="),
+        (65, "QUE="),
+        (0, "AQ=="),
+        (255, "/v8="),
+        (255, "AA=="),
+    ] {
+        let error = with(&|vocab| vocab[rank]["token_bytes"] = json!(bad));
+        assert!(
+            matches!(error, Error::NotTheByte { rank: found, .. } if found as usize == rank),
+            "{bad}: {error}"
+        );
     }
     for (edit, line) in [
         (json!({"token_bytes": "AA=="}), "vocab[].rank is missing"),
@@ -385,6 +395,19 @@ fn the_place_of_a_wrong_piece_is_told() {
     parts.vocab[270]["token_bytes"] = json!("?!?!");
     match parts.index() {
         Err(Error::Base64 { rank: 270, offset }) => assert_eq!(&parts.whole()[offset..offset + 4], b"?!?!"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A file that was overwritten after it was parsed: the error's place is told from the start of the file.
+#[test]
+fn the_place_of_damage_is_told() {
+    let mut file = Parts::new().whole();
+    let vocabulary = Vocabulary::parse(&file).unwrap();
+    let at = file.windows(11).position(|bytes| bytes == b"\"rank\":200,").unwrap();
+    file[at + 7..at + 10].copy_from_slice(b"0x1");
+    match vocabulary.index(&file, &mut [0; 300]) {
+        Err(Error::Field(FieldError::Json(error))) => assert_eq!(&file[error.offset..error.offset + 2], b"x1"),
         other => panic!("{other:?}"),
     }
 }
