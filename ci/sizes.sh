@@ -16,7 +16,7 @@ size() {
         features=(--no-default-features --features "$2")
     fi
     cargo build -q --release -p voxtral --bin voxtral "${features[@]}"
-    printf '%-44s %10d bytes\n' "$name" "$(stat -c %s "$CARGO_TARGET_DIR/release/voxtral")"
+    printf '%-44s %10d bytes\n' "$name" "$(wc -c < "$CARGO_TARGET_DIR/release/voxtral")"
 }
 
 size "nothing: WAV only, no model" ""
