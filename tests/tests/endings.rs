@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -252,7 +252,7 @@ fn m3_weights_larger_than_memory_are_told() {
     sparse.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
     sparse.write_all(header.as_bytes()).unwrap();
     sparse.write_all(data).unwrap();
-    let end = sparse.seek(SeekFrom::Current(0)).unwrap() + large;
+    let end = sparse.stream_position().unwrap() + large;
     sparse.set_len(end).unwrap();
 
     let files = [arg(&file), arg(&file)];
