@@ -34,10 +34,10 @@ pub(super) struct Transcribe {
     #[command(flatten)]
     threads: ThreadOptions,
     /// Seconds of audio that are gathered before they are transcribed, for --stdin and --from-mic (not built yet)
-    #[arg(short = 'I', value_name = "SECS", value_parser = positive)]
+    #[arg(short = 'I', value_name = "SECS", value_parser = positive, allow_negative_numbers = true)]
     interval: Option<f32>,
     /// Show other tokens that were nearly as likely, within a cutoff from 0 to 1 (not built yet)
-    #[arg(long, value_name = "CUTOFF", value_parser = fraction)]
+    #[arg(long, value_name = "CUTOFF", value_parser = fraction, allow_negative_numbers = true)]
     alt: Option<f32>,
     /// Show what is being done as symbols on standard error (not built yet)
     #[arg(long)]
