@@ -316,6 +316,7 @@ impl<'a> Bench<'a> {
     fn finish(&mut self) {
         self.now.session.finish();
         self.now.finished = true;
+        self.unchanged(|bench| bench.now.session.finish());
     }
 
     fn reset(&mut self) {

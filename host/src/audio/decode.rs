@@ -1,4 +1,11 @@
 //! Compressed audio as samples, by the decoders of symphonia.
+//!
+//! What an encoder adds before and after the audio is taken away where the file tells it in a way that symphonia knows:
+//! in MP3 (LAME's tag) and Ogg. An M4A tells it in an edit list, which is not read: its audio begins with the encoder's
+//! 1024 to 2112 samples, nearly silent.
+//!
+//! That a file is cut is seen by the length in its header, or by a last page that is missing (Ogg). An MP3 without a
+//! header, and AAC by itself, end anywhere.
 
 use std::io::{ErrorKind, Seek};
 use std::path::{Path, PathBuf};

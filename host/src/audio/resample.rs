@@ -54,7 +54,8 @@ impl Resampler {
             .div_ceil(SAMPLE_RATE)
             .max(TAPS)
             .next_multiple_of(8);
-        let (interpolation, steps) = if phases <= MOST_PHASES {
+        let exact = phases <= MOST_PHASES;
+        let (interpolation, steps) = if exact {
             (SincInterpolationType::Nearest, phases)
         } else {
             (SincInterpolationType::Cubic, STEPS)
@@ -68,9 +69,10 @@ impl Resampler {
         let sinc = Async::new_sinc(ratio, 1.0, &parameters, piece, 1, FixedAsync::Input)
             .expect("the ratio is positive and pieces are not empty");
 
-        // The first output lies half a filter before the first input, but for one step of output and one step
-        // between the filters. So many zeros are put before the input that some output falls exactly on its beginning.
-        let late = usize::from(interpolation_is_exact(steps, phases));
+        // Output k lies at (k + 1) * step / phases - taps / 2 input samples, and 1 / steps more. So many zeros are put
+        // before the input that some output falls exactly on its first sample. (If filters are interpolated, the last
+        // term is 1/256 of a sample, and left.)
+        let late = usize::from(exact);
         let lead = (0..step)
             .find(|lead| (phases * (taps / 2 + lead) - late) % step == 0)
             .unwrap_or_default();
@@ -159,10 +161,6 @@ impl Resampler {
         self.ready = early..made;
         Ok(())
     }
-}
-
-fn interpolation_is_exact(steps: usize, phases: usize) -> bool {
-    steps == phases
 }
 
 fn gcd(a: usize, b: usize) -> usize {

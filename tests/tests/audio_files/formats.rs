@@ -45,7 +45,7 @@ fn wav_of_other_kinds_is_the_same_text() {
         if name != "08-festival-noisy" {
             assert_eq!(text(&files.integers(1, 16_000, 8, &narrow)), expected, "{name}, 8 bits");
         }
-        for rate in [48_000, 44_100, 22_050] {
+        for rate in [48_000, 22_050] {
             let clip = resampled(&clip, 16_000, rate);
             assert_eq!(text(&files.integers(1, rate, 16, &clip)), expected, "{name}, {rate} Hz");
         }
