@@ -37,6 +37,7 @@ use super::json::{Event, Reader, Str};
 
 mod dtype;
 mod error;
+mod values;
 
 pub use dtype::Dtype;
 pub use error::{Error, Explained, Field, NameSpan};

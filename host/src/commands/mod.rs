@@ -1,3 +1,4 @@
 //! What the program can do, one file per subcommand.
 
+pub mod inspect;
 pub mod transcribe;
