@@ -21,25 +21,30 @@
 //! ```
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod audio;
 pub mod commands;
 mod error;
+pub mod fault;
+pub mod interrupt;
 mod map;
 mod model;
 mod pool;
 mod recognise;
 mod shards;
 mod text;
+mod timings;
 mod transcriber;
-mod wav;
+mod usage;
 mod weights;
 
+pub use audio::AudioFile;
 pub use error::Error;
 pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model, OpenTimes};
 pub use pool::Pool;
 pub use recognise::Kind;
 pub use text::Text;
+pub use timings::{Spent, Timings};
 pub use transcriber::Transcriber;
 pub use voxtral_core as core;
-pub use wav::WavFile;
 pub use weights::WeightsFile;

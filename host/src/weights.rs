@@ -39,7 +39,7 @@ impl WeightsFile {
         let mapped = if len > limit {
             None
         } else {
-            match Bytes::map(&file, len, Mapper::default()) {
+            match Bytes::map(&file, len, path, Mapper::default()) {
                 // The addresses are enough, but not in one piece.
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => None,
                 mapped => Some(mapped.map_err(refuse)?),

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
@@ -23,9 +24,9 @@ mod list;
 mod stats;
 mod summary;
 
-/// Options of the inspection.
+/// Show what is in a safetensors file, and whether it is as it should be
 #[derive(Args, Debug)]
-pub struct Inspect {
+pub(super) struct Inspect {
     /// Safetensors file, index of a sharded checkpoint, or directory with either
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
@@ -49,18 +50,11 @@ pub struct Inspect {
     json: bool,
 }
 
-/// Prints what was asked for to standard output.
-///
-/// # Errors
-/// [`Error`], the first fault of a file; also for a file that is well-formed but not the model, with `--model`.
-pub fn run(args: &Inspect) -> Result<(), Error> {
+pub(super) fn run(args: &Inspect) -> Result<ExitCode, Error> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let result = inspect(args, &mut out);
-    match result.and_then(|verdict| out.flush().map_err(Error::Output).and(verdict)) {
-        // Whoever reads the list has seen enough.
-        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
+    let verdict = inspect(args, &mut out)?;
+    out.flush().map_err(Error::Output)?;
+    verdict.map(|()| ExitCode::SUCCESS)
 }
 
 /// The outer error ends the work, the inner one is told after the output is out.
@@ -72,7 +66,10 @@ fn inspect(args: &Inspect, out: &mut dyn Write) -> Result<Result<(), Error>, Err
         Ok::<_, Error>(files)
     };
     if args.check {
-        let result = open();
+        let mut result = open();
+        if let Err(Error::Safetensors { source, explained, .. }) = &mut result {
+            *explained = format!("fault at byte {}: {explained}", source.offset());
+        }
         check(args, &result, out).map_err(Error::Output)?;
         return Ok(result.map(|_| ()));
     }
