@@ -57,12 +57,19 @@ documentation() {
     RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --release --no-deps --workspace
 }
 
+# The mistakes of tests/mutations still apply to the code; making them takes many minutes and is left to people.
+mistakes() {
+    command -v python3 > /dev/null || (cannot "tests/mutations/run.py needs python3") || return
+    python3 tests/mutations/run.py --check
+}
+
 step toolchain toolchain
 step format cargo fmt --all --check
 step "format, firmware" cargo fmt --manifest-path tests/firmware/link/Cargo.toml --check
 step lints cargo clippy --release --workspace --all-targets -- -D warnings
 step documentation documentation
 step tests cargo test --release --workspace
+step mistakes mistakes
 step msrv bash ci/msrv.sh
 step "bare metal" bash ci/link-cortexm.sh
 report

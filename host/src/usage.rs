@@ -94,7 +94,8 @@ mod tests {
         peak.sample();
         let (before, total) = peak.get().unwrap();
         assert!(before.anonymous > 0 && before.file > 0 && total >= before.anonymous);
-        let pages = vec![1u8; 64 << 20];
+        // Without the box the compiler leaves the pages out.
+        let pages = std::hint::black_box(vec![1u8; 64 << 20]);
         peak.sample();
         let (after, _) = peak.get().unwrap();
         assert!(after.anonymous >= before.anonymous + (60 << 20), "{before:?} {after:?}");

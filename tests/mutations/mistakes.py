@@ -1,28 +1,458 @@
-"""The mistakes that run.py makes: what readers of the model's description commonly get wrong."""
+"""The mistakes that run.py makes: what readers of the model's description commonly get wrong, and what readers of
+this code could break."""
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Mistake:
     name: str
-    # One line for the table: the right thing, and what the patch makes of it.
+    # One line for the table: the right thing; what the patch makes of it.
     what: str
     # (file, old, new): old occurs exactly once in the file.
     edits: tuple
-    # Arguments of `cargo test --release`: the tests that ought to notice.
+    # Arguments of `cargo test --release`: the quickest tests that ought to notice.
     tests: tuple
-    # Patterns of test names, one of which must be among the failures (none: any failure will do). For mistakes that
-    # many tests could notice by accident, such as a panic.
-    expect: tuple = ()
+    # A pattern that what the failing tests say must match. It tells a mistake that is noticed for what it is from one
+    # that ends in a panic or in NaN, which any test would notice.
+    reason: str
 
 
-CORE = ("-p", "voxtral-core", "--lib")
+def integration(file, test):
+    return ("-p", "voxtral-tests", "--test", file, test)
+
+
+# What the tests of one file say, as (arguments, pattern).
+CASES = integration("goldens", "cases_agree_with_the_reference")
+TOKENS = (CASES, r"left == right` failed: [A-E]/\w+$")
+TENSORS = (CASES, r"^[A-E]/\w+ \w+: \S+ is beyond")
+FILTERS = (integration("mel", "filters_equal_the_reference"), r"^bin \d+, filter \d+: ")
+SPEECH_MEL = (integration("mel", "speech_equals_the_reference"), r"^speech_b: frame \d+, filter \d+: ")
+BARE_MEL = (integration("mel", "bare_signals_equal_the_reference"), r"^\w+: frame \d+, filter \d+: ")
+CHUNKS = (integration("session", "chunks_of_any_length_give_the_same_bits"), r"over chunks of \d+")
+PADDING = (integration("session", "schedule_equals_streaming_padding"), r"left == right` failed")
+TIES = (integration("session", "d12_ties_go_to_the_lowest_id"), r"assertion failed: .*id == 0")
+RESET = (integration("session", "reset_gives_the_same_bits"), r"over reset")
+END = (integration("session", "d5_without_end_of_text"), r"left == right` failed")
+ORDER = (integration("kernels", "every_tail_and_tile"), r"assertion")
+BATCH = (integration("kernels", "linear_depends_neither_on_batch"), r"batches of \d+")
+ROTATIONS = (("-p", "voxtral-core", "--lib", "rotary"), r"position \d+: ")
+
+DFT = "core/src/audio/dft.rs"
+MEL = "core/src/audio/mel.rs"
+TABLES = "core/src/audio/tables.rs"
+ATTENTION = "core/src/kernels/attention.rs"
+AVX2 = "core/src/kernels/x86/avx2.rs"
+OPS = "core/src/kernels/ops.rs"
+LAYOUT = "core/src/layout.rs"
+CONDITIONING = "core/src/model/conditioning.rs"
+DECODER = "core/src/model/decoder.rs"
+ENCODER = "core/src/model/encoder.rs"
+ROTARY = "core/src/model/rotary.rs"
+STEM = "core/src/model/stem.rs"
+SESSION = "core/src/session.rs"
+SCHEDULE = "core/src/session/schedule.rs"
+
+# A ring with room for one position more, so that a window that is too wide fits.
+ROOMIER = (LAYOUT, "        .saturating_sub(1)\n        .checked_add(widest)", "        .checked_add(widest)")
+
+ROPE_PAIRS = """\
+                    for (pair, rotation) in head.chunks_exact_mut(2).zip(rotations.chunks_exact(2)) {
+                        let (a, b, cos, sin) = (pair[0], pair[1], rotation[0], rotation[1]);
+                        pair[0] = a * cos - b * sin;
+                        pair[1] = a * sin + b * cos;
+                    }
+"""
+ROPE_HALVES = """\
+                    let (low, high) = head.split_at_mut(head_dim / 2);
+                    for ((low, high), rotation) in low.iter_mut().zip(high).zip(rotations.chunks_exact(2)) {
+                        let (a, b, cos, sin) = (*low, *high, rotation[0], rotation[1]);
+                        *low = a * cos - b * sin;
+                        *high = a * sin + b * cos;
+                    }
+"""
+
+FRAMES = """\
+                self.mel.frame(window, frame);
+            }
+        }
+"""
+FRAMES_BELOW_THE_LOUDEST = (
+    FRAMES
+    + """\
+        let loudest = scratch.mel.iter().skip(2 * MEL_BINS).copied().fold(f32::MIN, f32::max);
+        for value in scratch.mel.iter_mut().skip(2 * MEL_BINS) {
+            *value = value.max(loudest - 2.0);
+        }
+"""
+)
+
+ANGLES = """\
+        for (row, position) in rotations.chunks_exact_mut(head_dim).zip(first..) {
+            let (sin, cos) = libm::sincos(position as f64 * frequency);
+            row[2 * j] = cos as f32;
+            row[2 * j + 1] = sin as f32;
+        }
+"""
+ANGLES_IN_F32 = """\
+        for (row, position) in rotations.chunks_exact_mut(head_dim).zip(first..) {
+            let (sin, cos) = libm::sincosf(position as f32 * frequency as f32);
+            row[2 * j] = cos;
+            row[2 * j + 1] = sin;
+        }
+"""
+ANGLES_TURNED_ON = """\
+        let (step_sin, step_cos) = libm::sincosf(frequency as f32);
+        let (sin, cos) = libm::sincos(first as f64 * frequency);
+        let (mut sin, mut cos) = (sin as f32, cos as f32);
+        for row in rotations.chunks_exact_mut(head_dim) {
+            row[2 * j] = cos;
+            row[2 * j + 1] = sin;
+            (sin, cos) = (sin * step_cos + cos * step_sin, cos * step_cos - sin * step_sin);
+        }
+"""
+ANGLES_AS_A_PRODUCT = """\
+        let (step_sin, step_cos) = libm::sincosf(frequency as f32);
+        let (mut sin, mut cos) = (0.0f32, 1.0f32);
+        let mut rows = rotations.chunks_exact_mut(head_dim);
+        for position in 0.. {
+            if position >= first {
+                let Some(row) = rows.next() else { break };
+                row[2 * j] = cos;
+                row[2 * j + 1] = sin;
+            }
+            (sin, cos) = (sin * step_cos + cos * step_sin, cos * step_cos - sin * step_sin);
+        }
+"""
 
 MISTAKES = [
+    # Audio to mel.
     Mistake(
-        "mel floor",
+        "mel: fixed range",
         "values are clipped 8 below the fixed maximum; 7 below",
-        (("core/src/audio/mel.rs", "global_log_mel_max - 8.0", "global_log_mel_max - 7.0"),),
-        CORE,
+        ((MEL, "global_log_mel_max - 8.0", "global_log_mel_max - 7.0"),),
+        *SPEECH_MEL,
+    ),
+    Mistake(
+        "mel: maximum of the clip",
+        "values are clipped 8 below a constant; 8 below the loudest value of the chunk",
+        (
+            (MEL, "global_log_mel_max - 8.0", "global_log_mel_max - 80.0"),
+            (SESSION, FRAMES, FRAMES_BELOW_THE_LOUDEST),
+        ),
+        *TOKENS,
+    ),
+    Mistake(
+        "mel: windows not centred",
+        "frame i is centred at sample 160 i; it begins there",
+        (
+            (SESSION, "const CENTRE: usize = WINDOW / 2;", "const CENTRE: usize = 0;"),
+            (SESSION, "(CENTRE - HOP) as u64", "(WINDOW - HOP) as u64"),
+        ),
+        *TOKENS,
+    ),
+    Mistake(
+        "mel: 40 samples early",
+        "frame i is centred at sample 160 i; at 160 i - 40",
+        ((SESSION, "const CENTRE: usize = WINDOW / 2;", "const CENTRE: usize = WINDOW / 2 + 40;"),),
+        *TOKENS,
+    ),
+    Mistake(
+        "mel: magnitude",
+        "filters weigh the power spectrum; the magnitudes",
+        ((MEL, "sum += weight * power;", "sum += weight * libm::sqrtf(*power);"),),
+        *TOKENS,
+    ),
+    Mistake(
+        "mel: symmetric Hann",
+        "the window is periodic, of 400 samples; symmetric",
+        ((TABLES, "(0.25 - 0.25 * unit(n, WINDOW).0)", "(0.25 - 0.25 * unit(n, WINDOW - 1).0)"),),
+        *TOKENS,
+    ),
+    Mistake(
+        "mel: symmetric Hann, in the frames",
+        "as before; noticed without a model",
+        ((TABLES, "(0.25 - 0.25 * unit(n, WINDOW).0)", "(0.25 - 0.25 * unit(n, WINDOW - 1).0)"),),
+        *BARE_MEL,
+    ),
+    Mistake(
+        "mel: filters of height 1",
+        "a triangle has area 1 (Slaney's scale); height 1",
+        ((TABLES, "(height * (2.0 / (right - left)))", "height"),),
+        *FILTERS,
+    ),
+    Mistake(
+        "mel: last frame lost",
+        "the last window reaches 40 samples past the end; it is thought to be incomplete",
+        ((SESSION, "right_pad_samples(self.fed).saturating_add(LOOK_AHEAD)", "right_pad_samples(self.fed)"),),
+        *END,
+    ),
+    # Padding and prompt.
+    Mistake(
+        "audio rounded down",
+        "audio is padded up to a whole position; the rest is not counted",
+        (
+            (
+                SCHEDULE,
+                "        samples\n            .div_ceil(SAMPLES_PER_POSITION as u64)\n            .saturating_add(self.left_pad as u64)",
+                "        samples\n            .div_euclid(SAMPLES_PER_POSITION as u64)\n            .saturating_add(self.left_pad as u64)",
+            ),
+        ),
+        *PADDING,
+    ),
+    Mistake(
+        "right pad one short",
+        "delay + 1 + 10 positions of silence follow; delay + 10",
+        (
+            (
+                SCHEDULE,
+                "            .saturating_add(1)\n            .saturating_add(EXTRA_RIGHT_PAD as u64)",
+                "            .saturating_add(EXTRA_RIGHT_PAD as u64)",
+            ),
+        ),
+        *PADDING,
+    ),
+    Mistake(
+        "prompt one PAD short",
+        "the prompt is BOS and 32 + delay PAD; one PAD less",
+        (
+            (
+                SCHEDULE,
+                "            .saturating_add(self.delay as u64)\n            .saturating_add(1)",
+                "            .saturating_add(self.delay as u64)",
+            ),
+        ),
+        *TOKENS,
+    ),
+    # Convolution stem.
+    Mistake(
+        "convolution padded 1 + 1",
+        "the first convolution has two frames of zeros in front; one in front and one behind",
+        (
+            (
+                STEM,
+                "    gather(mel, MEL_BINS, 1, mel_patches);",
+                "    mel.copy_within(MEL_BINS.., 0);\n    let end = mel.len() - MEL_BINS;\n    mel[end..].fill(0.0);\n"
+                "    gather(mel, MEL_BINS, 1, mel_patches);",
+            ),
+        ),
+        *TOKENS,
+    ),
+    Mistake(
+        "convolution: parity of the stride",
+        "encoder frame t sees outputs 2t-1..=2t+1 of the first convolution; 2t..=2t+2",
+        (
+            (
+                STEM,
+                "    gather(conv0, dim, STRIDE, conv0_patches);",
+                "    conv0.copy_within(dim.., 0);\n    gather(conv0, dim, STRIDE, conv0_patches);",
+            ),
+        ),
+        *TOKENS,
+    ),
+    Mistake(
+        "convolution: past not kept",
+        "the last rows of a pass are the past of the next; the past is always zero",
+        ((STEM, "    carry.copy_from_slice(&rows[rows.len() - kept..]);\n", ""),),
+        *CHUNKS,
+    ),
+    # Rotary embedding.
+    Mistake(
+        "RoPE: split halves",
+        "rows 2j and 2j + 1 are a pair; j and head_dim / 2 + j",
+        ((OPS, ROPE_PAIRS, ROPE_HALVES),),
+        *TOKENS,
+    ),
+    Mistake(
+        "RoPE: theta 1e4",
+        "theta is 1e6; 1e4",
+        ((ROTARY, "libm::pow(theta, ", "libm::pow(1e4, "),),
+        *TOKENS,
+    ),
+    Mistake(
+        "RoPE: angles in f32",
+        "angles are computed in f64; in f32",
+        ((ROTARY, ANGLES, ANGLES_IN_F32),),
+        *ROTATIONS,
+    ),
+    Mistake(
+        "RoPE: growing product",
+        "angles come from the position; each rotation is the one before, turned on in f32",
+        ((ROTARY, ANGLES, ANGLES_AS_A_PRODUCT),),
+        *ROTATIONS,
+    ),
+    Mistake(
+        "RoPE: product within a pass",
+        "angles come from the position; only that of the first row of a pass, the others are turned on in f32",
+        ((ROTARY, ANGLES, ANGLES_TURNED_ON),),
+        *ROTATIONS,
+    ),
+    Mistake(
+        "RoPE: positions of the chunk",
+        "positions are counted from the start of the audio; from the start of the chunk",
+        (
+            (
+                ENCODER,
+                "rotary::rotations(p.rope_theta, p.head_dim, first, rotations);",
+                "rotary::rotations(p.rope_theta, p.head_dim, 0, rotations);",
+            ),
+        ),
+        *CHUNKS,
+    ),
+    Mistake(
+        "RoPE: cache before rotation",
+        "keys are rotated, then stored; stored, then rotated",
+        (
+            (
+                DECODER,
+                "        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);\n        cache.store(ops, first, k, v);",
+                "        cache.store(ops, first, k, v);\n        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);",
+            ),
+        ),
+        *TOKENS,
+    ),
+    # Attention.
+    Mistake(
+        "kv head of h mod groups",
+        "query head h uses kv head h / (heads per kv head); h mod the number of kv heads",
+        (
+            (
+                ATTENTION,
+                "let kv = index / group * head_len..(index / group + 1) * head_len;",
+                "let kv = index % heads.n_kv_heads * head_len..(index % heads.n_kv_heads + 1) * head_len;",
+            ),
+        ),
+        *TOKENS,
+    ),
+    *(
+        Mistake(
+            f"{name} window {change}",
+            f"a query sees window keys, itself included; {result}",
+            ((file, f"heads, {window}, first", f"heads, {window} {change[0]} 1, first"), *more),
+            *TOKENS,
+        )
+        for name, file, window in (
+            ("encoder", ENCODER, "p.sliding_window"),
+            ("decoder", DECODER, "layout.decoder_window()"),
+        )
+        for change, result, more in (("+1", "one more", (ROOMIER,)), ("-1", "one less", ()))
+    ),
+    Mistake(
+        "ring one too small",
+        "a ring holds window - 1 old positions and the widest pass; one less, and a pass overwrites what it still reads",
+        (
+            (LAYOUT, "        .saturating_sub(1)\n        .checked_add(widest)", "        .saturating_sub(2)\n        .checked_add(widest)"),
+            (ATTENTION, "earlier.saturating_add(n) <= ring.capacity\n", "earlier.saturating_add(n) <= ring.capacity + 1\n"),
+        ),
+        *CHUNKS,
+    ),
+    # Norms, activations, conditioning, head.
+    Mistake(
+        "RMSNorm: eps 1e-6",
+        "eps is 1e-5; 1e-6",
+        ((OPS, "squares[0] / dim as f32 + eps)", "squares[0] / dim as f32 + 0.1 * eps)"),),
+        *TENSORS,
+    ),
+    Mistake(
+        "GELU: tanh",
+        "GELU is the erf form; the approximation by tanh",
+        (
+            (
+                OPS,
+                "(1.0 + libm::erff(*x * FRAC_1_SQRT_2))",
+                "(1.0 + libm::tanhf(0.797_884_6 * (*x + 0.044_715 * *x * *x * *x)))",
+            ),
+        ),
+        *TENSORS,
+    ),
+    Mistake(
+        "feed-forward: w1 and w3 swapped",
+        "silu is of w1; of w3",
+        (
+            (
+                DECODER,
+                "        ops.linear(&w.w1, None, n, gate);\n        ops.linear(&w.w3, None, n, up);",
+                "        ops.linear(&w.w3, None, n, gate);\n        ops.linear(&w.w1, None, n, up);",
+            ),
+        ),
+        *TOKENS,
+    ),
+    Mistake(
+        "delay: no 1 +",
+        "the norm is multiplied by 1 + s; by s",
+        ((OPS, "*x *= 1.0 + scale;", "*x *= scale;"),),
+        *TOKENS,
+    ),
+    Mistake(
+        "delay: sin first",
+        "t_cond is [cos, sin]; [sin, cos]",
+        (
+            (
+                CONDITIONING,
+                "        t_cond[i] = cos as f32;\n        t_cond[half + i] = sin as f32;",
+                "        t_cond[i] = sin as f32;\n        t_cond[half + i] = cos as f32;",
+            ),
+        ),
+        *TOKENS,
+    ),
+    Mistake(
+        "delay: in ms",
+        "t is a number of tokens; of milliseconds",
+        ((CONDITIONING, "delay_tokens as f64 *", "(80 * delay_tokens) as f64 *"),),
+        *TOKENS,
+    ),
+    Mistake(
+        "delay: one more",
+        "t is the delay; the delay and one",
+        ((CONDITIONING, "delay_tokens as f64 *", "(delay_tokens + 1) as f64 *"),),
+        *TOKENS,
+    ),
+    Mistake(
+        "ties to the highest id",
+        "of equal logits the lowest id wins; the highest",
+        ((OPS, "if value > largest {", "if value >= largest {"),),
+        *TIES,
+    ),
+    # The order of roundings, and the schedule's memory.
+    Mistake(
+        "lanes summed in another order",
+        "both kernels add the 8 lanes by one tree; AVX2 pairs neighbours first (needs a machine with AVX2)",
+        (
+            (
+                AVX2,
+                "        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));\n"
+                "        _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))",
+                "        let two = _mm_add_ps(four, _mm_shuffle_ps::<0b10_11_00_01>(four, four));\n"
+                "        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehl_ps(two, two)))",
+            ),
+        ),
+        *ORDER,
+    ),
+    Mistake(
+        "order depends on the batch",
+        "a sum has one order for every batch; another with more than one input (needs a machine with AVX2)",
+        (
+            (
+                AVX2,
+                "let dot = unsafe { reduce(lanes[r][c]) };",
+                "let mut dot = unsafe { reduce(lanes[r][c]) };\n            if inputs > 1 {\n"
+                "                let mut sums = [0.0f32; 8];\n"
+                "                unsafe { _mm256_storeu_ps(sums.as_mut_ptr(), lanes[r][c]) };\n"
+                "                dot = sums.iter().sum();\n            }",
+            ),
+        ),
+        *BATCH,
+    ),
+    Mistake(
+        "reset keeps the convolutions' past",
+        "a session starts with zeros in front of the audio; with the end of the last utterance",
+        (
+            (
+                SESSION,
+                "            state.stem.mel.fill(0.0);\n            state.stem.conv0.fill(0.0);",
+                "            if self.model.is_none() {\n                state.stem.mel.fill(0.0);\n"
+                "                state.stem.conv0.fill(0.0);\n            }",
+            ),
+        ),
+        *RESET,
     ),
 ]

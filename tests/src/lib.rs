@@ -6,6 +6,7 @@ pub mod engine;
 pub mod generator;
 pub mod goldens;
 pub mod npy;
+pub mod proc;
 pub mod program;
 pub mod random;
 pub mod reference;

@@ -1,8 +1,61 @@
 //! The `voxtral` program, run as people run it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::goldens;
+
+/// The files of a model directory.
+pub const MODEL_FILES: [&str; 3] = ["consolidated.safetensors", "params.json", "tekken.json"];
+
+/// A clip of the repository, and the text that the small model gives it at a delay of 480 ms.
+pub fn clip(index: usize) -> (PathBuf, String) {
+    let clip = &goldens::clips()[index];
+    let mut delays = clip.delays.iter();
+    let delay6 = delays
+        .find(|result| result.delay_tokens == 6)
+        .expect("a result at 480 ms");
+    (goldens::clips_dir().join(&clip.file), delay6.text.clone())
+}
+
+/// A directory with the small model's files.
+pub fn model() -> TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for file in MODEL_FILES {
+        fs::copy(goldens::nano_dir().join(file), directory.path().join(file)).expect(file);
+    }
+    directory
+}
+
+/// A path as an argument.
+pub fn arg(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// A WAV of 16 kHz with the clips one after the other, again and again, `seconds` long at least.
+pub fn long_wav(path: &Path, seconds: usize) {
+    let format = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut writer = hound::WavWriter::create(path, format).expect("a file");
+    let clips = goldens::clips();
+    for clip in clips.iter().cycle() {
+        for sample in &clip.samples {
+            writer.write_sample((sample * 32768.0) as i16).expect("room");
+        }
+        if writer.duration() as usize >= seconds * 16_000 {
+            break;
+        }
+    }
+    writer.finalize().expect("room");
+}
 
 /// The program, built if it is not fresh, beside the tests that run it.
 pub fn path() -> &'static PathBuf {

@@ -268,6 +268,25 @@ fn numbers_are_exact_integers_or_nearest_floats() {
     // Many digits in front of the point, taken back by the exponent.
     agree(&[b"1".repeat(400), b"e-300".to_vec()].concat()).unwrap();
     refused(&b"1".repeat(400), ErrorKind::NumberOutOfRange, 0);
+    // The largest numbers have 309 digits, but not all of 309 digits fit.
+    agree(&b"1".repeat(309)).unwrap();
+    refused(&b"9".repeat(309), ErrorKind::NumberOutOfRange, 0);
+    agree(b"1.1e308").unwrap();
+    refused(b"9.9e308", ErrorKind::NumberOutOfRange, 0);
+}
+
+#[test]
+fn surrogates_pair_up_to_the_edges_of_their_ranges() {
+    let edges = [0x0000, 0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 0xFFFF];
+    for first in edges {
+        for second in edges {
+            let well_formed = String::from_utf16(&[first, second]).is_ok();
+            assert_eq!(
+                agree(format!("\"\\u{first:04x}\\u{second:04X}\"").as_bytes()).is_ok(),
+                well_formed
+            );
+        }
+    }
 }
 
 #[test]

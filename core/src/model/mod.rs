@@ -4,6 +4,16 @@
 //! mel ─► conv stem ─► encoder ─► 4× concat ─► adapter ─► decoder ─► logits
 //! ```
 //!
+//! A file becomes a model in two steps. [`Binding`] looks every [`Role`] up in the header, checks dtype and shape
+//! against `params.json`, and keeps a [`Slot`] for each: where the tensor lies and how it is stored. [`Model`] is the
+//! view of the file's bytes through these slots; the passes ask it for a layer's weights as
+//! [matrices](crate::kernels::Matrix).
+//!
+//! The passes, in the order of the data: `stem`, `encoder` (with the adapter) and `decoder`, which starts from the
+//! embedding of tokens and ends in the output head. Beside them stand `conditioning`, which turns the delay into one
+//! scale per decoder layer and channel, once for a session; `rotary`, the angles of positions; and `cache`, the rings
+//! that hold what attention still sees. A [`Probe`] is shown the values of every [`Stage`].
+//!
 //! Nothing here knows of files, threads or text. The passes take views of the caller's memory that
 //! [`crate::layout`] sized for exactly this many rows, so slices and weights agree by construction.
 

@@ -1,6 +1,7 @@
 //! Compressed audio as samples, by the decoders of symphonia.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Seek};
+use std::path::{Path, PathBuf};
 
 use symphonia::core::codecs::CodecParameters;
 use symphonia::core::codecs::audio::well_known::*;
@@ -25,7 +26,7 @@ const MOST_SILENCE: u64 = 65_536;
 
 /// A file that is decoded piece by piece into mono samples of its own rate.
 pub(super) struct Decoded {
-    path: std::path::PathBuf,
+    path: PathBuf,
     container: Container,
     reader: Box<dyn FormatReader>,
     track: u32,
@@ -65,20 +66,27 @@ impl Decoded {
     /// # Errors
     /// [`Error::Audio`] if nothing in it can be decoded, [`Error::File`] if it cannot be read.
     pub(super) fn open(opened: Opened, container: Container) -> Result<Self, Error> {
-        let path = opened.path.clone();
-        let fail = |failure| failed(&path, container, failure);
+        // The index of an MP4 may come last. The others are read from the first byte to the last; with a way to look
+        // at its end, the reader of MP3 would guess a length and leave out what comes after it.
+        if container != Container::Mp4 {
+            return Self::open_stream(&opened.path, container, Box::new(ReadOnlySource::new(opened.file)));
+        }
+        let again = opened.file.try_clone().map_err(|source| opened.refuse(source))?;
+        Self::open_stream(&opened.path, container, Box::new(opened.file)).or_else(|error| {
+            // One that is cut is refused for its length, and can be read up to there if its index comes first.
+            let mut file = again;
+            let Ok(()) = file.rewind() else { return Err(error) };
+            Self::open_stream(&opened.path, container, Box::new(ReadOnlySource::new(file))).map_err(|_| error)
+        })
+    }
+
+    fn open_stream(path: &Path, container: Container, source: Box<dyn MediaSource>) -> Result<Self, Error> {
+        let fail = |failure| failed(path, container, failure);
         let refuse = |source| Error::Audio {
-            path: path.clone(),
+            path: path.into(),
             source,
         };
         let name = container.name();
-
-        // The index of an MP4 may come last. The others are read from the first byte to the last; with a way to look
-        // at its end, the reader of MP3 would guess a length and leave out what comes after it.
-        let source: Box<dyn MediaSource> = match container {
-            Container::Mp4 => Box::new(opened.file),
-            _ => Box::new(ReadOnlySource::new(opened.file)),
-        };
         let stream = MediaSourceStream::new(source, Default::default());
         let reader = probe(container)
             .probe(&Hint::new(), stream, Default::default(), Default::default())
@@ -93,14 +101,13 @@ impl Decoded {
                 None => AudioError::NoAudio { container: name },
             }));
         };
-        let decoder = decoder(track, name)
-            .map_err(refuse)?
-            .map_err(|failure| failed(&path, container, failure))?;
+        let decoder = decoder(track, name).map_err(refuse)?.map_err(fail)?;
         let rate = rate_of(track);
         let mut decoded = Self {
             container,
             track: track.id,
-            rate,
+            // What is decoded tells it: half of what the header says, if that counts what is not decoded (HE-AAC).
+            rate: 0,
             padding: track.padding.unwrap_or(0).into(),
             planes: Vec::new(),
             mono: Vec::new(),
@@ -112,9 +119,8 @@ impl Decoded {
             },
             decoder,
             reader,
-            path,
+            path: path.into(),
         };
-        decoded.rate = 0;
         while decoded.mono.is_empty() && !decoded.ended {
             decoded.advance()?;
         }
@@ -155,6 +161,11 @@ impl Decoded {
             written += count;
         }
         Ok(written)
+    }
+
+    /// Length of the audio by its header, in seconds.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        self.findings.declared
     }
 
     /// What was odd about the file, once it has been read to its end: lines for a person.
@@ -325,7 +336,7 @@ impl Findings {
     }
 }
 
-fn failed(path: &std::path::Path, container: Container, failure: Failure) -> Error {
+fn failed(path: &Path, container: Container, failure: Failure) -> Error {
     let what = match failure {
         Failure::IoError(source) if source.kind() != ErrorKind::UnexpectedEof => {
             return Error::File {
@@ -334,6 +345,8 @@ fn failed(path: &std::path::Path, container: Container, failure: Failure) -> Err
             };
         }
         Failure::IoError(_) => "it ends before any audio".into(),
+        // Where a recorder puts it last, a file without it is one that was cut.
+        Failure::Unsupported(what) if what.contains("missing moov") => "its index is missing; the file is cut".into(),
         other => other.to_string(),
     };
     Error::Audio {

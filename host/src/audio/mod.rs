@@ -77,6 +77,15 @@ impl AudioFile {
         }
     }
 
+    /// Length of the audio in seconds, as far as the file tells it and once samples have been read.
+    pub fn seconds(&self) -> Option<f64> {
+        match &self.source {
+            Source::Wav(wav) => wav.seconds(),
+            #[cfg(feature = "decoders")]
+            Source::Decoded(decoded) => decoded.seconds(),
+        }
+    }
+
     /// What was odd about the file, once it has been read to its end: lines for a person.
     ///
     /// # Errors

@@ -89,6 +89,13 @@ impl WavFile {
         Ok(Some(progress.written))
     }
 
+    /// Length of the audio by its header, in seconds. Known once the data has begun.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        let Summary { format, declared, .. } = self.demuxer.finish().ok()?;
+        let frames = declared? / format.block() as u64;
+        Some(frames as f64 / f64::from(format.sample_rate))
+    }
+
     /// What was odd about the file, once it has been read to its end: lines for a person.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -45,22 +46,23 @@ impl Console {
     ///
     /// Only where standard error is a terminal, and the text is not printed on one: there it is the progress, and a
     /// bar would write over its line.
-    pub(super) fn begin_bar(&mut self, name: &str, seconds: Option<u64>) {
+    pub(super) fn begin_bar(&mut self, path: &Path, seconds: Option<f64>) {
         if self.silent || !io::stderr().is_terminal() || io::stdout().is_terminal() {
             return;
         }
+        let seconds = seconds.map(|seconds| seconds.ceil() as u64);
         let template = match seconds {
             Some(_) => "{msg} {wide_bar} {pos} of {len} s, {eta} left",
             None => "{msg} {spinner} {pos} s of audio in {elapsed}",
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.bar = ProgressBar::with_draw_target(seconds, ProgressDrawTarget::stderr()).with_style(style);
-        self.bar.set_message(name.to_owned());
+        self.bar.set_message(path.display().to_string());
     }
 
-    /// So many seconds of the audio have been heard.
+    /// So many seconds of the audio have been heard; the model hears on into the silence behind its end.
     pub(super) fn progress(&self, seconds: u64) {
-        self.bar.set_position(seconds);
+        self.bar.set_position(seconds.min(self.bar.length().unwrap_or(seconds)));
     }
 
     pub(super) fn end_bar(&mut self) {

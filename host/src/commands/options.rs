@@ -62,7 +62,7 @@ pub(super) struct SessionOptions {
     /// How far the text lags behind the audio: 80, 160, …, 1200 or 2400 [default: what the model says, 480]
     #[arg(long, value_name = "MS")]
     delay: Option<usize>,
-    /// Positions of 80 ms that the decoder sees, if fewer than the model's 8192: less memory, but text may differ
+    /// Positions of 80 ms that the decoder sees, if fewer than the model's own: less memory, but text may differ
     #[arg(long, value_name = "N")]
     window: Option<usize>,
     /// Positions of 80 ms that one pass of the encoder covers: more is faster for files, fewer need less memory and

@@ -1,5 +1,6 @@
 //! What is told after the text: how long the audio was, where the time went, how much memory it took.
 
+use std::path::Path;
 use std::time::Duration;
 
 use voxtral_core::audio::SAMPLE_RATE;
@@ -9,7 +10,7 @@ use crate::timings::{Spent, Timings};
 use crate::usage::Peak;
 
 /// Of one file: `samples` of audio that took `wall` in all.
-pub(super) fn times(console: &Console, samples: u64, wall: Duration, timings: &Timings) {
+pub(super) fn times(console: &Console, path: &Path, samples: u64, wall: Duration, timings: &Timings) {
     if console.is_silent() {
         return;
     }
@@ -19,7 +20,10 @@ pub(super) fn times(console: &Console, samples: u64, wall: Duration, timings: &T
     } else {
         String::new()
     };
-    console.note(format_args!("{audio:.2} s of audio in {seconds:.2} s{factor}"));
+    console.note(format_args!(
+        "{}: {audio:.2} s of audio in {seconds:.2} s{factor}",
+        path.display()
+    ));
     let Timings {
         encoder,
         prefill,

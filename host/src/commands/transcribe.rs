@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use voxtral_core::audio::SAMPLE_RATE;
-use voxtral_core::model::{LogitHash, NoProbe, Probe};
+use voxtral_core::layout::SAMPLES_PER_POSITION;
+use voxtral_core::model::{LogitHash, Probe, Stage};
 
 use super::console::Console;
 use super::options::{ModelOptions, SessionOptions, ThreadOptions};
@@ -33,10 +34,10 @@ pub(super) struct Transcribe {
     #[command(flatten)]
     threads: ThreadOptions,
     /// Seconds of audio that are gathered before they are transcribed, for --stdin and --from-mic (not built yet)
-    #[arg(short = 'I', value_name = "SECS", value_parser = positive)]
+    #[arg(short = 'I', value_name = "SECS", value_parser = positive, allow_negative_numbers = true)]
     interval: Option<f32>,
     /// Show other tokens that were nearly as likely, within a cutoff from 0 to 1 (not built yet)
-    #[arg(long, value_name = "CUTOFF", value_parser = fraction)]
+    #[arg(long, value_name = "CUTOFF", value_parser = fraction, allow_negative_numbers = true)]
     alt: Option<f32>,
     /// Show what is being done as symbols on standard error (not built yet)
     #[arg(long)]
@@ -56,7 +57,7 @@ pub(super) struct Transcribe {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Input {
-    /// Audio files: WAV, and the formats that --version names
+    /// Audio files, of the formats that --version names
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Audio file, as in voxtral.c
@@ -211,22 +212,7 @@ impl Files<'_> {
         let start = Instant::now();
         let mut audio = AudioFile::open(path)?;
         let mut hash = LogitHash::default();
-        let probe: &mut dyn Probe = if self.debug { &mut hash } else { &mut NoProbe };
-        self.console.begin_bar(&path.display().to_string(), None);
-        let heard = loop {
-            let read = match audio.read(&mut self.samples) {
-                Ok(0) => break self.transcriber.finish_probed(&mut self.out, probe),
-                Ok(read) => read,
-                Err(error) => break Err(error),
-            };
-            let samples = &self.samples[..read];
-            if let Err(error) = self.transcriber.push_probed(samples, &mut self.out, probe) {
-                break Err(error);
-            }
-            let fed = self.transcriber.session().samples_fed();
-            self.console.progress(fed / SAMPLE_RATE as u64);
-            self.peak.sample();
-        };
+        let heard = self.hear(path, &mut audio, &mut hash);
         self.console.end_bar();
         heard?;
         self.out.end().map_err(Error::Output)?;
@@ -237,7 +223,7 @@ impl Files<'_> {
         }
         let session = self.transcriber.session();
         let timings = self.transcriber.timings();
-        report::times(self.console, session.samples_fed(), start.elapsed(), timings);
+        report::times(self.console, path, session.samples_fed(), start.elapsed(), timings);
         if self.debug {
             report::details(self.console, timings);
             self.console
@@ -245,6 +231,43 @@ impl Files<'_> {
             self.console.note(format_args!("logit hash {:016x}", hash.value()));
         }
         Ok(())
+    }
+
+    /// The audio through the transcriber.
+    fn hear(&mut self, path: &Path, audio: &mut AudioFile, hash: &mut LogitHash) -> Result<(), Error> {
+        let mut read = audio.read(&mut self.samples)?;
+        self.console.begin_bar(path, audio.seconds());
+        let mut watch = Watch {
+            console: self.console,
+            hash: self.debug.then_some(hash),
+            left_pad_samples: self.transcriber.session().schedule().left_pad_samples(),
+        };
+        while read > 0 {
+            let samples = &self.samples[..read];
+            self.transcriber.push_probed(samples, &mut self.out, &mut watch)?;
+            self.peak.sample();
+            read = audio.read(&mut self.samples)?;
+        }
+        self.transcriber.finish_probed(&mut self.out, &mut watch)
+    }
+}
+
+/// Watches the decoder: shows how far it is, and takes the hash of its logits if that is wanted.
+struct Watch<'a> {
+    console: &'a Console,
+    hash: Option<&'a mut LogitHash>,
+    left_pad_samples: u64,
+}
+
+impl Probe for Watch<'_> {
+    fn stage(&mut self, stage: Stage, first: u64, values: &[f32]) {
+        if let Some(hash) = &mut self.hash {
+            hash.stage(stage, first, values);
+        }
+        if stage == Stage::Logits {
+            let heard = ((first + 1) * SAMPLES_PER_POSITION as u64).saturating_sub(self.left_pad_samples);
+            self.console.progress(heard / SAMPLE_RATE as u64);
+        }
     }
 }
 

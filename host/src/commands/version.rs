@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use voxtral_core::kernels::Kernels;
 
-/// Version, target, what computes, and what is built in.
+use crate::audio;
+
+/// Version, target, the kernels that this machine gets, and what is built in.
 pub(super) fn text() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let features = match env!("VOXTRAL_FEATURES") {
@@ -13,10 +15,12 @@ pub(super) fn text() -> &'static str {
             features => features,
         };
         let mut text = String::from(env!("CARGO_PKG_VERSION"));
+        let formats = audio::formats().join(", ");
         let lines = [
             ("target", env!("VOXTRAL_TARGET")),
             ("instruction set", Kernels::detect().name()),
             ("features", features),
+            ("audio", &formats),
         ];
         for (name, value) in lines {
             // Into a String, which does not fail.
