@@ -11,6 +11,7 @@ use voxtral_core::session::SessionError;
 
 use crate::audio::AudioError;
 use crate::model::{FILES, download_hint};
+use crate::recognise::Kind;
 
 /// Any error of the program.
 #[derive(Debug)]
@@ -45,6 +46,36 @@ pub enum Error {
         source: safetensors::Error,
         /// The same in words, with the tensor's name.
         explained: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// A file is something else than its name says, such as an error page that was saved in its place.
+    NotWeights {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: Kind,
+    },
+    /// A sharded checkpoint's index, or its files, do not fit together.
+    Shards {
+        /// The index or directory.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A tensor that was asked for is not in the file.
+    NoTensor {
+        /// The file or directory.
+        path: PathBuf,
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The file is not the model that `params.json` describes; what does not fit has been listed.
+    NotTheModel {
+        /// The file.
+        path: PathBuf,
+        /// How many things do not fit.
+        faults: usize,
     },
     /// `params.json` cannot be used.
     Params {
@@ -137,7 +168,21 @@ impl fmt::Display for Error {
                 )
             }
             Self::File { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Safetensors { path, explained, .. } => write!(f, "{}: {explained}", path.display()),
+            Self::Safetensors {
+                path, explained, hint, ..
+            } => {
+                write!(f, "{}: {explained}", path.display())?;
+                hint.iter().try_for_each(|hint| write!(f, "; {hint}"))
+            }
+            Self::NotWeights { path, found } => write!(f, "{}: {}", path.display(), found.tell(path)),
+            Self::Shards { path, what } => write!(f, "{}: {what}", path.display()),
+            Self::NoTensor { path, name } => write!(f, "{}: no tensor is named {name:?}", path.display()),
+            Self::NotTheModel { path, faults: 1 } => {
+                write!(f, "{}: 1 thing is not as params.json says", path.display())
+            }
+            Self::NotTheModel { path, faults } => {
+                write!(f, "{}: {faults} things are not as params.json says", path.display())
+            }
             Self::Params { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Tekken { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Bind {
@@ -175,6 +220,10 @@ impl std::error::Error for Error {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
             Self::MissingModelFile { .. }
+            | Self::NotWeights { .. }
+            | Self::Shards { .. }
+            | Self::NoTensor { .. }
+            | Self::NotTheModel { .. }
             | Self::Vocabulary { .. }
             | Self::NoModel
             | Self::NotBuilt { .. }

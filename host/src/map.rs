@@ -33,6 +33,8 @@ pub enum Bytes {
     Memmap2(memmap2::Mmap),
     /// Built into the program.
     Static(&'static [u8]),
+    /// Read into memory: the header of a file that cannot be mapped.
+    Read(Vec<u8>),
 }
 
 impl Deref for Bytes {
@@ -43,34 +45,51 @@ impl Deref for Bytes {
             Bytes::Mapped(mapping) => mapping,
             Bytes::Memmap2(mapping) => mapping,
             Bytes::Static(bytes) => bytes,
+            Bytes::Read(bytes) => bytes,
         }
     }
 }
 
 impl Bytes {
+    /// The longest file that the address space holds: a slice has at most so many bytes.
+    pub(crate) const MAX_LEN: u64 = isize::MAX as u64;
+
     /// Maps a whole file. The descriptor is closed again; the mapping stays.
     ///
     /// # Errors
     /// What the system says on opening or mapping, or that the file does not fit the address space.
     pub fn open(path: &Path, mapper: Mapper) -> io::Result<Self> {
+        let (file, len) = Self::file(path)?;
+        Self::map(&file, len, path, mapper)
+    }
+
+    /// A regular file and its length.
+    pub(crate) fn file(path: &Path) -> io::Result<(File, u64)> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        if metadata.is_file() {
+            Ok((file, metadata.len()))
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
         }
-        let len = usize::try_from(metadata.len()).map_err(|_| {
-            io::Error::new(
+    }
+
+    /// Maps the first `len` bytes of a file, whose `path` a fault is told with.
+    pub(crate) fn map(file: &File, len: u64, path: &Path, mapper: Mapper) -> io::Result<Self> {
+        if len > Self::MAX_LEN {
+            return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the file does not fit the address space of this machine",
-            )
-        })?;
+            ));
+        }
+        let len = len as usize;
         if len == 0 {
             return Ok(Bytes::Static(&[]));
         }
         match mapper {
-            Mapper::Rustix => Mapping::new(&file, len, path).map(Bytes::Mapped),
+            Mapper::Rustix => Mapping::new(file, len, path).map(Bytes::Mapped),
             // SAFETY: the mapping is read-only; see the module on files that shrink.
-            Mapper::Memmap2 => unsafe { memmap2::MmapOptions::new().len(len).map(&file) }.map(Bytes::Memmap2),
+            Mapper::Memmap2 => unsafe { memmap2::MmapOptions::new().len(len).map(file) }.map(Bytes::Memmap2),
         }
     }
 }

@@ -3,14 +3,16 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use voxtral_core::format::params::Params;
-use voxtral_core::format::safetensors::{self, Entry};
 use voxtral_core::format::tekken::Vocabulary;
 use voxtral_core::model::{self, Binding, Slot};
 
 use crate::error::Error;
 use crate::map::{Bytes, Mapper};
+use crate::recognise::Kind;
+use crate::weights::WeightsFile;
 
 /// The files of a model directory: weights, sizes, vocabulary.
 pub(crate) const FILES: [&str; 3] = ["consolidated.safetensors", "params.json", "tekken.json"];
@@ -38,6 +40,32 @@ pub struct Model {
     slots: Vec<Slot>,
     binding: Binding,
     vocabulary: Vocabulary,
+    times: OpenTimes,
+}
+
+/// Where the time of opening a model went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenTimes {
+    /// Opening and mapping the three files.
+    pub map: Duration,
+    /// Reading `params.json`.
+    pub params: Duration,
+    /// Reading `tekken.json`, apart from the way from ids to text, which is found out later.
+    pub vocabulary: Duration,
+    /// Reading and checking the header of the weights.
+    pub header: Duration,
+    /// Finding every tensor.
+    pub bind: Duration,
+}
+
+/// Tells the time from one call to the next.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    fn lap(&mut self) -> Duration {
+        let start = std::mem::replace(&mut self.0, Instant::now());
+        self.0 - start
+    }
 }
 
 impl Model {
@@ -54,6 +82,7 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn open_with(directory: &Path, mapper: Mapper) -> Result<Self, Error> {
+        let mut watch = Stopwatch(Instant::now());
         let refuse = |source| Error::ModelDirectory {
             path: directory.into(),
             source,
@@ -79,7 +108,10 @@ impl Model {
         let params = open(FILES[1])?;
         let tekken = open(FILES[2])?;
         let weights = open(FILES[0])?;
-        Self::new(weights, params, tekken)
+        let map = watch.lap();
+        let mut model = Self::new(weights, params, tekken)?;
+        model.times.map = map;
+        Ok(model)
     }
 
     /// The small model that is built into the program. It knows twenty English words and nothing else.
@@ -106,17 +138,33 @@ impl Model {
     }
 
     fn new(weights: (PathBuf, Bytes), params: (PathBuf, Bytes), tekken: (PathBuf, Bytes)) -> Result<Self, Error> {
+        let mut times = OpenTimes::default();
+        let mut watch = Stopwatch(Instant::now());
         let (path, json) = params;
-        let params = Params::parse(&json).map_err(|source| Error::Params {
-            path,
-            source: source.into(),
+        let params = Params::parse(&json).map_err(|source| match not_json(&json) {
+            Some(found) => Error::NotWeights {
+                path: path.clone(),
+                found,
+            },
+            None => Error::Params {
+                path: path.clone(),
+                source: source.into(),
+            },
         })?;
+        times.params = watch.lap();
 
         let (path, tekken) = tekken;
-        let vocabulary = Vocabulary::parse(&tekken).map_err(|source| Error::Tekken {
-            path: path.clone(),
-            source: source.into(),
+        let vocabulary = Vocabulary::parse(&tekken).map_err(|source| match not_json(&tekken) {
+            Some(found) => Error::NotWeights {
+                path: path.clone(),
+                found,
+            },
+            None => Error::Tekken {
+                path: path.clone(),
+                source: source.into(),
+            },
         })?;
+        times.vocabulary = watch.lap();
 
         let (expected, found) = (params.decoder.vocab_size, vocabulary.vocab_size);
         if found as usize != expected {
@@ -124,24 +172,22 @@ impl Model {
         }
 
         let (path, weights) = weights;
-        let refuse = |source: safetensors::Error| Error::Safetensors {
-            path: path.clone(),
-            source,
-            explained: source.explain(&weights).to_string(),
-        };
-        let mut entries = vec![Entry::default(); safetensors::count(&weights).map_err(refuse)?];
-        let header = safetensors::parse(&weights, &mut entries).map_err(refuse)?;
+        let len = weights.len() as u64;
+        let weights = WeightsFile::index(path, weights, len)?;
+        times.header = watch.lap();
         let mut slots = vec![Slot::default(); Binding::slots(&params)];
-        let binding = Binding::new(&header, &params, &mut slots).map_err(|source| Error::Bind {
-            path: path.clone(),
+        let binding = Binding::new(&weights.header(), &params, &mut slots).map_err(|source| Error::Bind {
+            path: weights.path().into(),
             source,
         })?;
+        times.bind = watch.lap();
         Ok(Self {
-            weights,
+            weights: weights.into_bytes(),
             tekken,
             slots,
             binding,
             vocabulary,
+            times,
         })
     }
 
@@ -160,6 +206,11 @@ impl Model {
         &self.vocabulary
     }
 
+    /// Where the time of opening it went.
+    pub fn open_times(&self) -> OpenTimes {
+        self.times
+    }
+
     /// Bytes of the file with the weights, which is mapped and read in place.
     pub fn weights_len(&self) -> usize {
         self.weights.len()
@@ -169,4 +220,9 @@ impl Model {
     pub fn tekken(&self) -> &[u8] {
         &self.tekken
     }
+}
+
+/// What stands in place of a JSON file, if that is something else.
+fn not_json(bytes: &[u8]) -> Option<Kind> {
+    Kind::of(bytes).filter(|kind| *kind != Kind::Json)
 }

@@ -94,6 +94,7 @@ mod tests {
         peak.sample();
         let (before, total) = peak.get().unwrap();
         assert!(before.anonymous > 0 && before.file > 0 && total >= before.anonymous);
+        // Without the box the compiler leaves the pages out.
         let pages = std::hint::black_box(vec![1u8; 64 << 20]);
         peak.sample();
         let (after, _) = peak.get().unwrap();

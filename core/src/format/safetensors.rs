@@ -37,6 +37,7 @@ use super::json::{Event, Reader, Str};
 
 mod dtype;
 mod error;
+mod values;
 
 pub use dtype::Dtype;
 pub use error::{Error, Explained, Field, NameSpan};
@@ -139,14 +140,16 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
     };
 
     check_names(entries, bytes)?;
+    for (index, entry) in entries.iter_mut().enumerate() {
+        // The place in the order of names, for the way back. In the order of the data, these are what is to stand here.
+        entry.by_offset = index as u32;
+    }
     entries.sort_unstable_by_key(|entry| (entry.begin, entry.end, entry.name.start));
     let mut data_end = 0;
-    for (index, entry) in entries.iter_mut().enumerate() {
+    for (index, entry) in entries.iter().enumerate() {
         check_place(entry, data_end, index == 0)?;
         check_size(entry, bytes)?;
         data_end = entry.end;
-        // For the moment the place in the order of the data; turned round below.
-        entry.by_offset = index as u32;
     }
     let header_end = file_offset(header.len());
     let expected = header_end.saturating_add(data_end);
@@ -165,20 +168,15 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
         }
         Ordering::Equal => {}
     }
-    sort_by_name(entries, bytes);
-    invert(entries);
+    back_to_names(entries);
     Ok(Header::view(bytes, entries))
-}
-
-fn sort_by_name(entries: &mut [Entry], bytes: &[u8]) {
-    let name = |entry: &Entry| entry.name.resolve(bytes);
-    entries.sort_unstable_by(|a, b| name(a).cmp(&name(b)).then(a.name.start.cmp(&b.name.start)));
 }
 
 /// No name stands twice. Looked at before the data, or two tensors of one name and place would count as an overlap.
 /// Leaves the entries in the order of names.
 fn check_names(entries: &mut [Entry], bytes: &[u8]) -> Result<(), Error> {
-    sort_by_name(entries, bytes);
+    let name = |entry: &Entry| entry.name.resolve(bytes);
+    entries.sort_unstable_by(|a, b| name(a).cmp(&name(b)).then(a.name.start.cmp(&b.name.start)));
     for pair in entries.windows(2) {
         if let [Entry { name: first, .. }, Entry { name: second, .. }] = *pair {
             if first.resolve(bytes) == second.resolve(bytes) {
@@ -455,31 +453,44 @@ fn shape<'a>(entry: &Entry, bytes: &'a [u8]) -> impl Iterator<Item = u64> + use<
     .take(rank)
 }
 
-/// Turns "the place of this tensor in the order of the data" round to "the tensor at this place".
-fn invert(entries: &mut [Entry]) {
+/// Moves every entry from its place in the order of the data to that in the order of names, which its `by_offset`
+/// tells; the `by_offset` itself stays where it is.
+fn back_to_names(entries: &mut [Entry]) {
     for index in 0..entries.len() {
-        // Follows the cycle that the entry lies on, once: entries already turned are marked in the top bit.
-        let mut from = index;
-        let Some(mut to) = entries.get(index).map(|entry| entry.by_offset) else {
-            return;
+        // Follows the cycle that the entry lies on, once: places already left are marked in the top bit.
+        let Some(mut carried) = entries
+            .get_mut(index)
+            .filter(|entry| entry.by_offset & LEFT == 0)
+            .map(leave)
+        else {
+            continue;
         };
-        while to & TURNED == 0 {
-            let Some(entry) = entries.get_mut(to as usize) else {
-                return;
+        while let Some(place) = entries.get_mut(carried.by_offset as usize) {
+            let next = leave(place);
+            *place = Entry {
+                by_offset: place.by_offset,
+                ..carried
             };
-            let next = entry.by_offset;
-            entry.by_offset = from as u32 | TURNED;
-            from = to as usize;
-            to = next;
+            if next.by_offset & LEFT != 0 {
+                break;
+            }
+            carried = next;
         }
     }
     for entry in entries {
-        entry.by_offset &= !TURNED;
+        entry.by_offset &= !LEFT;
     }
 }
 
-/// Mark of [`invert`]. A header has room for far fewer than 2^31 tensors.
-const TURNED: u32 = 1 << 31;
+/// Takes what is in a place of [`back_to_names`].
+fn leave(place: &mut Entry) -> Entry {
+    let taken = *place;
+    place.by_offset |= LEFT;
+    taken
+}
+
+/// Mark of [`back_to_names`]. A header has room for far fewer than 2^31 tensors.
+const LEFT: u32 = 1 << 31;
 
 impl<'a> Header<'a> {
     /// The header again, from the bytes that were parsed and the entries that belong to them:
@@ -632,60 +643,5 @@ impl<'a> Tensor<'a> {
             expected: range.end,
             found,
         })
-    }
-
-    /// Copies the data of a BF16 tensor, as the bits of its elements.
-    ///
-    /// Other types are refused, since most of their values are not bf16 values: read them as f32 and choose a rounding.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedDtype`], [`Error::WrongLength`] unless `out` has as many elements, [`Error::OutOfReach`].
-    /// `out` is then as it was.
-    pub fn read_bf16(&self, out: &mut [u16]) -> Result<(), Error> {
-        match self.dtype() {
-            Dtype::Bf16 => self.read(out, u16::from_le_bytes),
-            found => Err(Error::UnsupportedDtype {
-                tensor: self.entry.name,
-                found,
-            }),
-        }
-    }
-
-    /// Copies the data of a BF16, F16 or F32 tensor as f32, exactly.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedDtype`], [`Error::WrongLength`] unless `out` has as many elements, [`Error::OutOfReach`].
-    /// `out` is then as it was.
-    pub fn read_f32(&self, out: &mut [f32]) -> Result<(), Error> {
-        match self.dtype() {
-            Dtype::Bf16 => self.read(out, |bits| f32::from_bits(u32::from(u16::from_le_bytes(bits)) << 16)),
-            Dtype::F16 => self.read(out, |bits| half::f16::from_le_bytes(bits).to_f32_const()),
-            Dtype::F32 => self.read(out, f32::from_le_bytes),
-            found => Err(Error::UnsupportedDtype {
-                tensor: self.entry.name,
-                found,
-            }),
-        }
-    }
-
-    /// Converts all elements, each of `N` bytes.
-    fn read<T, const N: usize>(&self, out: &mut [T], convert: impl Fn([u8; N]) -> T) -> Result<(), Error> {
-        let (expected, found) = (self.elements(), out.len() as u64);
-        if expected != found {
-            return Err(Error::WrongLength {
-                tensor: self.entry.name,
-                expected,
-                found,
-            });
-        }
-        let mut rest = self.bytes()?;
-        for out in out {
-            let Some((element, tail)) = rest.split_first_chunk::<N>() else {
-                break;
-            };
-            *out = convert(*element);
-            rest = tail;
-        }
-        Ok(())
     }
 }

@@ -480,6 +480,30 @@ impl Binding {
         })
     }
 
+    /// Reports everything for which [`Binding::new`] refuses a file, what it would say first. A tensor of the wrong
+    /// dtype and the wrong shape is reported for both.
+    pub fn faults(header: &Header, params: &Params, mut report: impl FnMut(BindError)) {
+        if header.iter().any(|tensor| is_hugging_face(&tensor)) {
+            report(BindError::HuggingFaceLayout);
+        }
+        for role in Role::all(params) {
+            match find(header, role) {
+                None => report(BindError::Missing { role }),
+                Some(tensor) => {
+                    let dtype = check_dtype(role, &tensor).map(|_| ());
+                    let shape = check_shape(role, params, &tensor);
+                    [dtype, shape].into_iter().filter_map(Result::err).for_each(&mut report);
+                }
+            }
+        }
+        for role in Role::beyond(params).filter(|&role| find(header, role).is_some()) {
+            report(BindError::Unexpected { role });
+        }
+        if header.get(OUTPUT_HEAD).is_some() {
+            report(BindError::OutputHead);
+        }
+    }
+
     /// The sizes it was bound with.
     pub fn params(&self) -> &Params {
         &self.params
@@ -517,17 +541,27 @@ fn is_hugging_face(tensor: &Tensor) -> bool {
     parts.any(|part| HUGGING_FACE_PARTS.contains(&part))
 }
 
-fn check(role: Role, params: &Params, tensor: &Tensor) -> Result<Slot, BindError> {
-    let storage = match tensor.dtype() {
-        Dtype::Bf16 => Storage::Bf16,
-        Dtype::F16 => Storage::F16,
-        Dtype::F32 => Storage::F32,
-        found => return Err(BindError::WrongDtype { role, found }),
-    };
-    let (expected, found) = (role.shape(params), tensor.shape().collect());
-    if expected != found {
-        return Err(BindError::WrongShape { role, expected, found });
+fn check_dtype(role: Role, tensor: &Tensor) -> Result<Storage, BindError> {
+    match tensor.dtype() {
+        Dtype::Bf16 => Ok(Storage::Bf16),
+        Dtype::F16 => Ok(Storage::F16),
+        Dtype::F32 => Ok(Storage::F32),
+        found => Err(BindError::WrongDtype { role, found }),
     }
+}
+
+fn check_shape(role: Role, params: &Params, tensor: &Tensor) -> Result<(), BindError> {
+    let (expected, found) = (role.shape(params), tensor.shape().collect());
+    if expected == found {
+        Ok(())
+    } else {
+        Err(BindError::WrongShape { role, expected, found })
+    }
+}
+
+fn check(role: Role, params: &Params, tensor: &Tensor) -> Result<Slot, BindError> {
+    let storage = check_dtype(role, tensor)?;
+    check_shape(role, params, tensor)?;
     Ok(Slot {
         begin: tensor.range().start,
         storage: Some(storage),

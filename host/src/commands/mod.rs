@@ -4,6 +4,7 @@
 
 mod completions;
 mod console;
+mod inspect;
 mod man;
 mod memory;
 mod options;
@@ -61,6 +62,7 @@ pub struct Cli {
 enum Command {
     Transcribe(transcribe::Transcribe),
     Memory(memory::Memory),
+    Inspect(inspect::Inspect),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -79,6 +81,7 @@ pub fn main() -> ExitCode {
         None => transcribe::run(&cli.transcribe),
         Some(Command::Transcribe(args)) => transcribe::run(args),
         Some(Command::Memory(args)) => memory::run(args),
+        Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };

@@ -125,6 +125,16 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     transcriber.set_interrupt(interrupt::flag());
     if args.debug {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let times = model.open_times();
+        console.note(format_args!(
+            "opening took: mapping {:.2} ms, params.json {:.2} ms, tekken.json {:.2} ms, header of the weights {:.2} ms, \
+             binding {:.2} ms",
+            ms(times.map),
+            ms(times.params),
+            ms(times.vocabulary),
+            ms(times.header),
+            ms(times.bind)
+        ));
         console.note(format_args!(
             "model opened after {:.2} ms, ready for audio after {:.2} ms",
             ms(opened),

@@ -16,6 +16,11 @@ pub struct NameSpan {
 }
 
 impl NameSpan {
+    /// Bytes of the file before the name.
+    pub fn start(&self) -> u64 {
+        u64::from(self.start)
+    }
+
     /// The name, given the bytes that were parsed.
     pub fn resolve<'a>(&self, bytes: &'a [u8]) -> Option<json::Str<'a>> {
         let start = usize::try_from(self.start).ok()?;
@@ -281,6 +286,35 @@ impl Error {
             | Self::UnsupportedDtype { tensor, .. }
             | Self::WrongLength { tensor, .. }
             | Self::OutOfReach { tensor, .. } => Some(tensor),
+        }
+    }
+
+    /// Where in the file to look: the byte that cannot be right, or the name of the tensor whose entry cannot. For a
+    /// file that is too short its end, for one that is too long the first byte too many.
+    pub fn offset(&self) -> u64 {
+        match *self {
+            Self::HeaderTooLarge { .. } | Self::InvalidHeaderLength { .. } | Self::TooManyTensors { .. } => 0,
+            Self::HeaderTooSmall { found } | Self::Truncated { found, .. } | Self::OutOfReach { found, .. } => found,
+            Self::TrailingBytes { expected, .. } => expected,
+            Self::InvalidHeader { offset }
+            | Self::InvalidHeaderStart { offset }
+            | Self::InvalidJson { offset, .. }
+            | Self::InvalidMetadata { offset }
+            | Self::InvalidEntry { offset, .. }
+            | Self::InvalidField { offset, .. }
+            | Self::DuplicateField { offset, .. }
+            | Self::UnknownDtype { offset, .. } => offset,
+            Self::DuplicateTensor { second, .. } => second.start(),
+            Self::MissingField { tensor, .. }
+            | Self::EndBeforeBegin { tensor, .. }
+            | Self::FirstNotAtZero { tensor, .. }
+            | Self::Hole { tensor, .. }
+            | Self::Overlap { tensor, .. }
+            | Self::ValidationOverflow { tensor }
+            | Self::MisalignedSlice { tensor, .. }
+            | Self::TensorInvalidInfo { tensor, .. }
+            | Self::UnsupportedDtype { tensor, .. }
+            | Self::WrongLength { tensor, .. } => tensor.start(),
         }
     }
 

@@ -1,0 +1,160 @@
+//! Every tensor: as a table for people, as JSON for programs.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+use voxtral_core::format::json::Str;
+use voxtral_core::format::safetensors::Tensor;
+
+use super::Inspect;
+use crate::weights::WeightsFile;
+
+/// A column is no wider than this for the sake of one long entry; nothing is cut.
+const WIDEST: usize = 80;
+
+/// Headings of the table.
+const HEADINGS: [&str; 6] = ["name", "dtype", "shape", "elements", "bytes", "offset"];
+
+/// A name from a file, safe to print anywhere: as it is if it is plain, else in quotes with what does not show, what
+/// steers a terminal and what turns the direction of writing escaped.
+pub(super) struct Name<'a>(pub(super) Str<'a>);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '\\') && shows(c);
+        let mut chars = self.0.chars().peekable();
+        if chars.peek().is_some() && chars.all(plain) {
+            return write!(f, "{}", self.0);
+        }
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                ' ' => f.write_char(c)?,
+                c if c.is_whitespace() || !shows(c) => write!(f, "{}", c.escape_default())?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// Whether a character stands for itself on a terminal.
+fn shows(c: char) -> bool {
+    let invisible = matches!(c,
+        '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}');
+    !c.is_control() && !invisible
+}
+
+/// A shape as in the header.
+struct Shape<'a>(Tensor<'a>);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('[')?;
+        for (i, dimension) in self.0.shape().enumerate() {
+            write!(f, "{}{dimension}", if i == 0 { "" } else { ", " })?;
+        }
+        f.write_char(']')
+    }
+}
+
+/// The tensors of a file that were asked for, in the order of their data.
+fn wanted<'a>(args: &'a Inspect, file: &'a WeightsFile) -> impl Iterator<Item = Tensor<'a>> {
+    file.header().iter_by_offset().filter(|tensor| args.wants(tensor))
+}
+
+/// Writes the cells of a tensor's row.
+fn cells(tensor: &Tensor<'_>, cells: &mut [String; 6]) {
+    let range = tensor.range();
+    let values: [&dyn fmt::Display; 6] = [
+        &Name(tensor.name()),
+        &tensor.dtype(),
+        &Shape(*tensor),
+        &tensor.elements(),
+        &(range.end - range.start),
+        &range.start,
+    ];
+    for (cell, value) in cells.iter_mut().zip(values) {
+        cell.clear();
+        // Writing to a string succeeds.
+        let _ = write!(cell, "{value}");
+    }
+}
+
+/// One row per tensor in columns. Twice over the index, so that it is not held as text.
+pub(super) fn table(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -> io::Result<()> {
+    let mut row: [String; 6] = Default::default();
+    let mut widths = HEADINGS.map(str::len);
+    for tensor in files.iter().flat_map(|file| wanted(args, file)) {
+        cells(&tensor, &mut row);
+        for (width, cell) in widths.iter_mut().zip(&row) {
+            *width = cell.chars().count().min(WIDEST).max(*width);
+        }
+    }
+    let print = |out: &mut dyn Write, row: [&str; 6]| {
+        let [name, dtype, shape, elements, bytes, offset] = row;
+        let [n, d, s, e, b, o] = widths;
+        writeln!(
+            out,
+            "{name:<n$}  {dtype:<d$}  {shape:<s$}  {elements:>e$}  {bytes:>b$}  {offset:>o$}"
+        )
+    };
+    print(out, HEADINGS)?;
+    for file in files {
+        if files.len() > 1 {
+            writeln!(out, "{}:", file.path().display())?;
+        }
+        for tensor in wanted(args, file) {
+            cells(&tensor, &mut row);
+            print(out, row.each_ref().map(String::as_str))?;
+        }
+    }
+    Ok(())
+}
+
+/// The facts about a file that stand in every JSON.
+pub(super) fn file_json(file: &WeightsFile) -> Map<String, Value> {
+    let header = file.header();
+    let metadata = header
+        .metadata()
+        .map(|(key, value)| (key.to_string(), Value::from(value.to_string())));
+    let mut object = Map::new();
+    object.insert("path".into(), file.path().to_string_lossy().into());
+    object.insert("bytes".into(), file.len().into());
+    object.insert("header_bytes".into(), header_bytes(file).into());
+    object.insert("tensor_count".into(), header.len().into());
+    object.insert("metadata".into(), Value::Object(metadata.collect()));
+    object
+}
+
+/// Bytes of the header itself, without the number in front of it.
+pub(super) fn header_bytes(file: &WeightsFile) -> u64 {
+    file.header().data_start() - 8
+}
+
+/// `{"files": [{…, "tensors": [{"name", "dtype", "shape", "elements", "bytes", "offset"}]}]}`, a line per tensor.
+pub(super) fn json(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{{\"files\":[")?;
+    for (i, file) in files.iter().enumerate() {
+        let facts = Value::Object(file_json(file)).to_string();
+        let facts = facts.strip_suffix('}').unwrap_or(&facts);
+        write!(out, "{}{facts},\"tensors\":[", if i == 0 { "" } else { "," })?;
+        for (i, tensor) in wanted(args, file).enumerate() {
+            let range = tensor.range();
+            let value = json!({
+                "name": tensor.name().to_string(),
+                "dtype": tensor.dtype().name(),
+                "shape": tensor.shape().collect::<Vec<_>>(),
+                "elements": tensor.elements(),
+                "bytes": range.end - range.start,
+                "offset": range.start,
+            });
+            write!(out, "{}\n{value}", if i == 0 { "" } else { "," })?;
+        }
+        write!(out, "]}}")?;
+    }
+    writeln!(out, "]}}")
+}
