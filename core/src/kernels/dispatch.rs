@@ -2,9 +2,11 @@
 
 use core::fmt;
 
+use super::attention::Attention;
 use super::linear::Linear;
-use super::scalar;
+use super::set::Table;
 use super::split::Band;
+use super::{Matrix, scalar};
 
 /// How a multiply-accumulate rounds. Results of one class have equal bits on every target and instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,21 +23,6 @@ pub enum Class {
 pub enum InstructionSet {
     /// x86-64 with AVX2, FMA and F16C, and vector registers that the system saves.
     Avx2Fma,
-}
-
-/// The functions of one instruction set.
-///
-/// They are unsafe because the machine has to have that set; nothing else is asked of a caller. Each keeps the
-/// canonical order of its class.
-pub(super) struct Table {
-    pub(super) name: &'static str,
-    pub(super) class: Class,
-    /// The outputs of a linear map that lie in a band: its columns are rows of the weights.
-    pub(super) linear: unsafe fn(&Linear, &mut Band),
-    /// `out[j] = dot(x, rows[j])` over rows of `x.len()` values.
-    pub(super) dots: unsafe fn(x: &[f32], rows: &[f32], out: &mut [f32]),
-    /// `out += p[j] * rows[j]` for every `j` in order, over rows of `out.len()` values.
-    pub(super) accumulate: unsafe fn(p: &[f32], rows: &[f32], out: &mut [f32]),
 }
 
 /// A choice of instruction set: a proof that this machine has it.
@@ -110,13 +97,28 @@ impl Kernels {
         unsafe { (self.table.linear)(job, band) }
     }
 
-    pub(super) fn dots(&self, x: &[f32], rows: &[f32], out: &mut [f32]) {
+    pub(super) fn attention(&self, job: &Attention, band: &mut Band) {
         // SAFETY: whoever made `self` proved that the machine has the set.
-        unsafe { (self.table.dots)(x, rows, out) }
+        unsafe { (self.table.attention)(job, band) }
     }
 
-    pub(super) fn accumulate(&self, p: &[f32], rows: &[f32], out: &mut [f32]) {
+    pub(super) fn rms_norm(&self, weight: &Matrix, eps: f32, x: &[f32], y: &mut [f32]) {
         // SAFETY: whoever made `self` proved that the machine has the set.
-        unsafe { (self.table.accumulate)(p, rows, out) }
+        unsafe { (self.table.rms_norm)(weight, eps, x, y) }
+    }
+
+    pub(super) fn rope(&self, rotations: &[f32], width: usize, x: &mut [f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.rope)(rotations, width, x) }
+    }
+
+    pub(super) fn silu_mul(&self, gate: &mut [f32], up: &[f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.silu_mul)(gate, up) }
+    }
+
+    pub(super) fn gelu(&self, x: &mut [f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.gelu)(x) }
     }
 }
