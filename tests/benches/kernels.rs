@@ -182,7 +182,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
     let (bytes, rows, cols) = large_weights(storage);
     let ops = Ops::new(kernels, executor);
     // A window's share of rows at a time.
-    let part = 192;
+    let part = 1536;
     let size = part * cols * storage.size();
     for n in [1, 2, 3, 4, 8] {
         let x = values(n * cols);

@@ -51,21 +51,6 @@ pub(super) struct Strided<T> {
     pub(super) stride: usize,
 }
 
-impl<T> Strided<T> {
-    /// Rows from row `index` on.
-    ///
-    /// # Safety
-    /// Row `index` exists, or is one past the last.
-    #[inline(always)]
-    pub(super) unsafe fn from(self, index: usize) -> Self {
-        Self {
-            // SAFETY: by the caller.
-            start: unsafe { self.start.add(index * self.stride) },
-            ..self
-        }
-    }
-}
-
 /// Adds the products of `R` rows and `C` columns along `count` elements to their lanes, `lanes[c][r]`.
 ///
 /// # Safety
