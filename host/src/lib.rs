@@ -23,6 +23,7 @@
 
 pub mod commands;
 mod error;
+pub mod kernels;
 mod map;
 mod model;
 mod pool;

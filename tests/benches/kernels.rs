@@ -8,6 +8,7 @@
 //! `cargo bench -p voxtral-tests --bench kernels [-- WORD]`: only the lines that contain WORD.
 
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -50,10 +51,15 @@ struct Timed<'a> {
     f: &'a mut dyn FnMut(),
 }
 
+/// Whether a line is asked for.
+fn wanted(name: &str) -> bool {
+    let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    only.is_none_or(|word| name.contains(&word))
+}
+
 /// Prints the speed of `what` and its ratio to `limit`, in windows that take turns.
 fn compare(name: &str, unit: &str, what: Timed, limit: Timed) {
-    let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    if only.is_some_and(|word| !name.contains(&word)) {
+    if !wanted(name) {
         return;
     }
     (what.f)();
@@ -162,15 +168,13 @@ mod limits {
     }
 }
 
-/// Weights larger than every cache, so that each call reads memory.
-fn large_weights(storage: Storage) -> (Vec<u8>, usize, usize) {
-    let (rows, cols) = (49_152, 3072);
-    let pattern = match storage {
-        Storage::Bf16 => vec![0x80, 0x3f],
-        Storage::F16 => vec![0x00, 0x3c],
-        Storage::F32 => vec![0, 0, 0x80, 0x3f],
-    };
-    (pattern.repeat(rows * cols), rows, cols)
+/// Shape of weights larger than every cache, so that each call reads memory.
+const LARGE: (usize, usize) = (49_152, 3072);
+
+/// Bytes of such weights, the same for every storage: no number in them is a NaN or subnormal.
+fn large_weights() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| [0x80, 0x3f].repeat(2 * LARGE.0 * LARGE.1))
 }
 
 fn values(count: usize) -> Vec<f32> {
@@ -179,7 +183,7 @@ fn values(count: usize) -> Vec<f32> {
 
 /// Decoding: 1 to 8 columns against weights that come from memory.
 fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
-    let (bytes, rows, cols) = large_weights(storage);
+    let (rows, cols) = LARGE;
     let ops = Ops::new(kernels, executor);
     // A window's share of rows at a time.
     let part = 1536;
@@ -188,10 +192,9 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
         let x = values(n * cols);
         let mut y = vec![0.0f32; n * part];
         let (mut at, mut limit_at) = (0, rows / 2 / part * part);
-        let bytes = &bytes[..];
         let part_of = |at: &mut usize| {
             *at = (*at + part) % rows;
-            &bytes[*at * cols * storage.size()..][..size]
+            &large_weights()[*at * cols * storage.size()..][..size]
         };
         compare(
             &format!(
@@ -220,8 +223,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
 fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
     for (rows, cols) in [(5120, 1280), (1280, 5120), (2048, 1280)] {
         for n in [4, 8, 100, 300] {
-            let (bytes, ..) = large_weights(storage);
-            let bytes = &bytes[..rows * cols * storage.size()];
+            let bytes = &large_weights()[..rows * cols * storage.size()];
             let w = Matrix::new(bytes, rows, cols, storage).unwrap();
             let x = values(n * cols);
             let mut y = vec![0.0f32; n * rows];

@@ -11,7 +11,7 @@ use super::split::{Band, split};
 /// Keys are visited in blocks that begin at multiples of this many absolute positions, a multiple of the 8 lanes.
 const BLOCK: usize = 64;
 /// Most queries that look at a block together.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 12;
 
 /// Sizes of one attention: `n_heads` query heads share `n_kv_heads` key and value heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,9 +38,14 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
-    /// The scalar kernels, which run everywhere, of the class that the target of this build has in hardware: fused
-    /// on AArch64 and where the compiler may use fused multiply-add, else separate.
+    /// What every machine that this build is for has: NEON on AArch64, else the scalar kernels, of the class that
+    /// the target has in hardware (fused where the compiler may use fused multiply-add, else separate).
     pub const fn baseline() -> Self {
+        #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+        return Self {
+            table: &super::aarch64::neon::TABLE,
+        };
+        #[cfg(not(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")))]
         if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
             Self::scalar(Class::Fused)
         } else {
@@ -87,7 +92,7 @@ impl Kernels {
         self.table.class
     }
 
-    /// A short name for people: "scalar", "scalar, fused" or "avx2+fma".
+    /// A short name for people: "scalar", "scalar, fused", "avx2+fma" or "neon".
     pub const fn name(&self) -> &'static str {
         self.table.name
     }

@@ -32,6 +32,8 @@ macro_rules! require {
     };
 }
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+mod aarch64;
 mod attention;
 mod dispatch;
 mod executor;
@@ -42,7 +44,10 @@ mod ops;
 mod scalar;
 mod set;
 mod split;
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[cfg(any(
+    all(target_arch = "x86_64", target_feature = "sse2"),
+    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
+))]
 mod vector;
 // Targets for x86-64 kernels and firmware use soft floats and no vector registers; they get the scalar kernels.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]

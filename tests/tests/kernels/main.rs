@@ -27,7 +27,12 @@ fn all_kernels() -> Vec<Kernels> {
 fn kernels_say_what_they_are() {
     assert_eq!(Kernels::scalar(Class::Fused).class(), Class::Fused);
     assert_eq!(Kernels::scalar(Class::Separate).class(), Class::Separate);
-    assert!(Kernels::baseline().name().starts_with("scalar"));
+    let baseline = Kernels::baseline();
+    if cfg!(target_arch = "aarch64") {
+        assert_eq!((baseline.name(), baseline.class()), ("neon", Class::Fused));
+    } else {
+        assert!(baseline.name().starts_with("scalar"));
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2")
         && std::is_x86_feature_detected!("fma")
