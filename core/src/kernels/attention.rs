@@ -255,25 +255,22 @@ impl Visible<'_> {
                     softmax[c].weigh(scale, seen, &mut scores[c], y.row(c));
                 }
                 // In the order of positions: first what only some see, then what all see, then again what some see.
-                for c in 0..queries.count {
+                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
                     let seen = self.seen(start, queries.position(c));
-                    let own = core::slice::from_ref(&scores[c]);
                     let mut y = y.part(c..c + 1, 0..self.head_dim);
                     self.sum::<S>(start, seen.start..all.start.min(seen.end), own, &mut y);
                 }
                 self.sum::<S>(start, all.clone(), &scores[..queries.count], y);
-                for c in 0..queries.count {
+                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
                     let seen = self.seen(start, queries.position(c));
-                    let own = core::slice::from_ref(&scores[c]);
                     let mut y = y.part(c..c + 1, 0..self.head_dim);
                     self.sum::<S>(start, all.end.max(seen.start)..seen.end, own, &mut y);
                 }
             }
             start += BLOCK as u64;
         }
-        for c in 0..queries.count {
-            let sum = softmax[c].sum;
-            y.row(c).iter_mut().for_each(|y| *y /= sum);
+        for (c, softmax) in softmax[..queries.count].iter().enumerate() {
+            y.row(c).iter_mut().for_each(|y| *y /= softmax.sum);
         }
     }
 

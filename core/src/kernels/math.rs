@@ -25,7 +25,7 @@ pub fn exp(x: f32) -> f32 {
     let n = shifted - ROUND;
     let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
     let q = 1.381_456e-3;
-    let q = q * r + 8.368_735_6e-3;
+    let q = q * r + 8.368_735e-3;
     let q = q * r + 4.166_839e-2;
     let q = q * r + 1.666_652e-1;
     let q = q * r + 4.999_999_3e-1;
@@ -56,7 +56,7 @@ fn erfc(z: f32) -> f32 {
     let q = q * t + 2.150_239_8e-1;
     let q = q * t + 1.483_105_8e-1;
     let q = q * t + 1.707_198_7e-1;
-    let q = q * t + 1.691_876_9e-1;
+    let q = q * t + 1.691_877e-1;
     exp(-(z * z)) * (t * q)
 }
 

@@ -12,7 +12,7 @@ mod linear;
 #[cfg(not(debug_assertions))]
 mod misuse;
 
-use voxtral_core::kernels::{Class, InstructionSet, Kernels, Ops, Serial};
+use voxtral_core::kernels::{Class, Kernels, Ops, Serial};
 
 /// Both scalar classes, and what this machine has besides.
 fn all_kernels() -> Vec<Kernels> {
@@ -40,7 +40,7 @@ fn kernels_say_what_they_are() {
     {
         assert_eq!(Kernels::detect().name(), "avx2+fma");
         // SAFETY: std has just found the set.
-        let assumed = unsafe { Kernels::assume(InstructionSet::Avx2Fma) };
+        let assumed = unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::Avx2Fma) };
         assert_eq!((assumed.name(), assumed.class()), ("avx2+fma", Class::Fused));
     }
     let detected = Kernels::detect();
