@@ -26,6 +26,7 @@ pub mod commands;
 mod error;
 pub mod fault;
 pub mod interrupt;
+pub mod kernels;
 mod map;
 mod model;
 mod pool;

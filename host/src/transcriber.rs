@@ -10,6 +10,7 @@ use voxtral_core::model::{NoProbe, Probe};
 use voxtral_core::session::{Session, Step};
 
 use crate::error::Error;
+use crate::kernels;
 use crate::model::Model;
 use crate::text::Text;
 use crate::timings::{Progress, Timings};
@@ -38,7 +39,7 @@ impl<'m> Transcriber<'m> {
         let layout = Layout::new(model.params(), options)?;
         Ok(Self {
             model,
-            kernels: Kernels::detect(),
+            kernels: kernels::choose(),
             executor,
             layout,
             session: Session::new(&layout),
@@ -50,7 +51,7 @@ impl<'m> Transcriber<'m> {
         })
     }
 
-    /// Computes with other kernels than the best that were detected.
+    /// Computes with other kernels than those that [`kernels::choose`] found.
     pub fn set_kernels(&mut self, kernels: Kernels) {
         self.kernels = kernels;
     }

@@ -1,12 +1,17 @@
 //! Keys and values as rings over absolute positions, and causal attention with a sliding window over them.
 
-use super::Kernels;
+use core::ops::Range;
+
+use super::math::exp;
 use super::ops::Ops;
 use super::scalar::reduce;
-use super::split::split;
+use super::set::{Rows, Set};
+use super::split::{Band, split};
 
 /// Keys are visited in blocks that begin at multiples of this many absolute positions, a multiple of the 8 lanes.
 const BLOCK: usize = 64;
+/// Most queries that look at a block together.
+const TOGETHER: usize = 12;
 
 /// Sizes of one attention: `n_heads` query heads share `n_kv_heads` key and value heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,99 +101,289 @@ impl Ops<'_> {
                 && first.checked_add(n as u64).is_some(),
             "attention: shapes disagree"
         );
+        let job = Attention {
+            heads,
+            window: window as u64,
+            first,
+            q,
+            ring,
+        };
         let group = heads.n_heads / heads.n_kv_heads;
-        let head_dim = heads.head_dim;
-        let head_len = ring.capacity * head_dim;
-        let cost = n.saturating_mul(earlier + n).saturating_mul(2 * head_dim);
-        // Split by heads, so that one thread finds the keys of a head in its cache for all queries.
-        split(self.executor, y, n, head_dim, cost, &|mut band| {
-            for head in 0..band.width() / head_dim {
-                let index = band.start() / head_dim + head;
-                let kv = index / group * head_len..(index / group + 1) * head_len;
-                let visible = Visible {
-                    keys: &ring.keys[kv.clone()],
-                    values: &ring.values[kv],
-                    capacity: ring.capacity,
-                    window,
-                };
-                for i in 0..band.height() {
-                    let q = &q[i * width + index * head_dim..][..head_dim];
-                    let y = &mut band.row(i)[head * head_dim..][..head_dim];
-                    visible.attend(self.kernels, first + i as u64, q, y);
-                }
-            }
+        let cost = n.saturating_mul(earlier + n).saturating_mul(2 * group * heads.head_dim);
+        // Split by heads of keys and values, so that one thread finds them in its cache for all queries.
+        split(self.executor, y, n, group * heads.head_dim, cost, &|mut band| {
+            self.kernels.attention(&job, &mut band);
         });
     }
 }
 
-/// What the queries of one head may look at.
+/// The scores of one query with the positions of a block, later their weights in its sum.
+pub(super) type Scores = [f32; BLOCK];
+
+/// What [`Ops::attention`] is asked to do, of shapes that agree.
+pub(super) struct Attention<'a> {
+    heads: Heads,
+    window: u64,
+    first: u64,
+    q: &'a [f32],
+    ring: Ring<'a>,
+}
+
+/// The outputs of attention that lie in a band: whole groups of query heads.
+///
+/// # Safety
+/// The machine has the set.
+#[inline(always)]
+pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
+    let Heads {
+        n_heads,
+        n_kv_heads,
+        head_dim,
+    } = job.heads;
+    let group = n_heads / n_kv_heads;
+    let head_len = job.ring.capacity * head_dim;
+    for kv in 0..band.width() / (group * head_dim) {
+        let head = band.start() / head_dim + kv * group;
+        let held = head / group * head_len..(head / group + 1) * head_len;
+        let visible = Visible {
+            keys: &job.ring.keys[held.clone()],
+            values: &job.ring.values[held],
+            capacity: job.ring.capacity,
+            window: job.window,
+            head_dim,
+        };
+        // The queries that look at the keys together: the heads of one position, or, where heads have their own keys,
+        // positions of one head.
+        let (heads, positions) = if group > 1 {
+            (group.min(TOGETHER), 1)
+        } else {
+            (1, TOGETHER)
+        };
+        for i in (0..band.height()).step_by(positions) {
+            let positions = positions.min(band.height() - i);
+            for h in (0..group).step_by(heads) {
+                let heads = heads.min(group - h);
+                let columns = (kv * group + h) * head_dim..(kv * group + h + heads) * head_dim;
+                let queries = Queries {
+                    q: Rows {
+                        values: &job.q[(i * n_heads + head + h) * head_dim..],
+                        stride: if group > 1 { head_dim } else { n_heads * head_dim },
+                        width: head_dim,
+                    },
+                    count: heads * positions,
+                    first: job.first + i as u64,
+                    step: u64::from(group == 1),
+                };
+                // SAFETY: by the caller.
+                unsafe {
+                    if group > 1 {
+                        let mut y = Band::whole(&mut band.row(i)[columns], heads);
+                        visible.attend::<S>(&queries, &mut y);
+                    } else {
+                        visible.attend::<S>(&queries, &mut band.part(i..i + positions, columns));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Queries over the same keys and values, at most [`TOGETHER`].
+struct Queries<'a> {
+    q: Rows<'a>,
+    count: usize,
+    /// Position of the first one.
+    first: u64,
+    /// Positions from one to the next.
+    step: u64,
+}
+
+impl Queries<'_> {
+    #[inline(always)]
+    fn position(&self, c: usize) -> u64 {
+        self.first + c as u64 * self.step
+    }
+}
+
+/// Keys and values that the queries of some heads may look at.
 struct Visible<'a> {
     keys: &'a [f32],
     values: &'a [f32],
     capacity: usize,
-    window: usize,
+    window: u64,
+    head_dim: usize,
 }
 
 impl Visible<'_> {
-    /// Attention of the query `q` at `position`, into `y`; both of one head's width.
-    fn attend(&self, kernels: Kernels, position: u64, q: &[f32], y: &mut [f32]) {
-        let head_dim = q.len();
-        let scale = 1.0 / libm::sqrtf(head_dim as f32);
-        let mut max = f32::NEG_INFINITY;
-        let mut sum = 0.0f32;
-        y.fill(0.0);
-        let mut start = position.saturating_sub(self.window as u64 - 1);
-        while start <= position {
-            let offset = (start % BLOCK as u64) as usize;
-            let count = (position - start + 1).min((BLOCK - offset) as u64) as usize;
-            // The lanes of the sum go by absolute position; places outside the window hold 0, which adds nothing.
-            let mut p = [0.0f32; BLOCK];
-            self.for_each_run(start, count, |done, slots| {
-                let out = &mut p[offset + done..][..slots.len()];
-                kernels.dots(q, &self.keys[slots.start * head_dim..slots.end * head_dim], out);
-            });
-            let mut block_max = max;
-            for s in &mut p[offset..offset + count] {
-                *s *= scale;
-                if *s > block_max {
-                    block_max = *s;
-                }
-            }
-            if block_max > max {
-                let shrink = libm::expf(max - block_max);
-                sum *= shrink;
-                y.iter_mut().for_each(|y| *y *= shrink);
-                max = block_max;
-            }
-            for s in &mut p[offset..offset + count] {
-                *s = libm::expf(*s - max);
-            }
-            let mut lanes = [0.0f32; 8];
-            for p in p.chunks_exact(8) {
-                for (lane, p) in lanes.iter_mut().zip(p) {
-                    *lane += p;
-                }
-            }
-            sum += reduce(&lanes);
-            self.for_each_run(start, count, |done, slots| {
-                let p = &p[offset + done..][..slots.len()];
-                kernels.accumulate(p, &self.values[slots.start * head_dim..slots.end * head_dim], y);
-            });
-            start += count as u64;
+    /// The attention of all `queries`, of which row `c` of `y` is that of query `c`.
+    #[inline(always)]
+    unsafe fn attend<S: Set>(&self, queries: &Queries, y: &mut Band) {
+        let scale = 1.0 / libm::sqrtf(self.head_dim as f32);
+        let mut softmax = [Softmax {
+            max: f32::NEG_INFINITY,
+            sum: 0.0,
+        }; TOGETHER];
+        let mut scores = [[0.0; BLOCK]; TOGETHER];
+        for c in 0..queries.count {
+            y.row(c).fill(0.0);
         }
-        y.iter_mut().for_each(|y| *y /= sum);
+        let last = queries.position(queries.count - 1);
+        let mut start = self.oldest(queries.first);
+        start -= start % BLOCK as u64;
+        while start <= last {
+            // Places of the block that every query sees.
+            let mut all = 0..BLOCK;
+            for c in 0..queries.count {
+                let seen = self.seen(start, queries.position(c));
+                all = all.start.max(seen.start)..all.end.min(seen.end);
+            }
+            all.end = all.end.max(all.start);
+            // Places outside of what a query sees weigh nothing.
+            scores[..queries.count].fill([f32::NEG_INFINITY; BLOCK]);
+            // SAFETY: by the caller.
+            unsafe {
+                self.score::<S>(start, all.clone(), queries.q, &mut scores[..queries.count]);
+                for c in 0..queries.count {
+                    let seen = self.seen(start, queries.position(c));
+                    let q = Rows {
+                        values: queries.q.row(c),
+                        ..queries.q
+                    };
+                    let own = core::slice::from_mut(&mut scores[c]);
+                    self.score::<S>(start, seen.start..all.start.min(seen.end), q, own);
+                    self.score::<S>(start, all.end.max(seen.start)..seen.end, q, own);
+                    softmax[c].weigh(scale, seen, &mut scores[c], y.row(c));
+                }
+                // In the order of positions: first what only some see, then what all see, then again what some see.
+                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
+                    let seen = self.seen(start, queries.position(c));
+                    let mut y = y.part(c..c + 1, 0..self.head_dim);
+                    self.sum::<S>(start, seen.start..all.start.min(seen.end), own, &mut y);
+                }
+                self.sum::<S>(start, all.clone(), &scores[..queries.count], y);
+                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
+                    let seen = self.seen(start, queries.position(c));
+                    let mut y = y.part(c..c + 1, 0..self.head_dim);
+                    self.sum::<S>(start, all.end.max(seen.start)..seen.end, own, &mut y);
+                }
+            }
+            start += BLOCK as u64;
+        }
+        for (c, softmax) in softmax[..queries.count].iter().enumerate() {
+            y.row(c).iter_mut().for_each(|y| *y /= softmax.sum);
+        }
     }
 
-    /// Calls `f` with each run of neighbouring slots that `count` positions from `start` lie in, in order, and with
-    /// how many positions came before it.
+    /// The oldest position that a query at `position` sees.
     #[inline(always)]
-    fn for_each_run(&self, start: u64, count: usize, mut f: impl FnMut(usize, core::ops::Range<usize>)) {
-        let mut done = 0;
-        while done < count {
-            let slot = ((start + done as u64) % self.capacity as u64) as usize;
-            let run = (count - done).min(self.capacity - slot);
-            f(done, slot..slot + run);
-            done += run;
+    fn oldest(&self, position: u64) -> u64 {
+        position.saturating_sub(self.window - 1)
+    }
+
+    /// The places of the block from `start` that a query at `position` sees.
+    #[inline(always)]
+    fn seen(&self, start: u64, position: u64) -> Range<usize> {
+        let place = |position: u64| position.saturating_sub(start).min(BLOCK as u64) as usize;
+        place(self.oldest(position))..place(position + 1)
+    }
+
+    /// Scores of the given places of the block from `start`.
+    #[inline(always)]
+    unsafe fn score<S: Set>(&self, start: u64, places: Range<usize>, q: Rows, scores: &mut [Scores]) {
+        let mut runs = self.runs(start, places);
+        while let Some((at, slots)) = runs.next() {
+            let keys = &self.keys[slots.start * self.head_dim..slots.end * self.head_dim];
+            // SAFETY: by the caller.
+            unsafe { S::scores(q, keys, at, scores) };
         }
+    }
+
+    /// Adds the weighted values of the given places of the block from `start`.
+    #[inline(always)]
+    unsafe fn sum<S: Set>(&self, start: u64, places: Range<usize>, p: &[Scores], y: &mut Band) {
+        let mut runs = self.runs(start, places);
+        while let Some((at, slots)) = runs.next() {
+            let values = &self.values[slots.start * self.head_dim..slots.end * self.head_dim];
+            // SAFETY: by the caller.
+            unsafe { S::accumulate(p, at, values, y) };
+        }
+    }
+
+    /// The runs of neighbouring slots that the given places of the block from `start` lie in.
+    #[inline(always)]
+    fn runs(&self, start: u64, places: Range<usize>) -> Runs {
+        let slot = if places.is_empty() {
+            0
+        } else {
+            ((start + places.start as u64) % self.capacity as u64) as usize
+        };
+        Runs {
+            capacity: self.capacity,
+            slot,
+            places,
+        }
+    }
+}
+
+/// See [`Visible::runs`]: each time the first place of a run, and its slots.
+struct Runs {
+    capacity: usize,
+    slot: usize,
+    places: Range<usize>,
+}
+
+impl Runs {
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, Range<usize>)> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let at = self.places.start;
+        let run = self.places.len().min(self.capacity - self.slot);
+        let slots = self.slot..self.slot + run;
+        self.places.start += run;
+        self.slot = 0;
+        Some((at, slots))
+    }
+}
+
+/// An online softmax: the largest score so far, and the sum of all weights relative to it.
+#[derive(Clone, Copy)]
+struct Softmax {
+    max: f32,
+    sum: f32,
+}
+
+impl Softmax {
+    /// Turns the scores of a block into weights relative to the largest so far; `y` and the sum shrink to the same.
+    ///
+    /// Places that are not `seen` hold -inf, hence weigh 0, which adds nothing to the sum.
+    #[inline(always)]
+    fn weigh(&mut self, scale: f32, seen: Range<usize>, scores: &mut Scores, y: &mut [f32]) {
+        if seen.is_empty() {
+            return;
+        }
+        let mut largest = [self.max; 8];
+        for scores in scores.chunks_exact_mut(8) {
+            for (largest, score) in largest.iter_mut().zip(scores) {
+                *score *= scale;
+                *largest = if *score > *largest { *score } else { *largest };
+            }
+        }
+        let max = largest.iter().fold(self.max, |a, &b| if b > a { b } else { a });
+        if max > self.max {
+            let shrink = exp(self.max - max);
+            self.sum *= shrink;
+            y.iter_mut().for_each(|y| *y *= shrink);
+            self.max = max;
+        }
+        let mut lanes = [0.0f32; 8];
+        for scores in scores.chunks_exact_mut(8) {
+            for (lane, score) in lanes.iter_mut().zip(scores) {
+                *score = exp(*score - max);
+                *lane += *score;
+            }
+        }
+        self.sum += reduce(&lanes);
     }
 }

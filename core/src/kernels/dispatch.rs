@@ -2,9 +2,11 @@
 
 use core::fmt;
 
+use super::attention::Attention;
 use super::linear::Linear;
-use super::scalar;
+use super::set::Table;
 use super::split::Band;
+use super::{Matrix, scalar};
 
 /// How a multiply-accumulate rounds. Results of one class have equal bits on every target and instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,21 +25,6 @@ pub enum InstructionSet {
     Avx2Fma,
 }
 
-/// The functions of one instruction set.
-///
-/// They are unsafe because the machine has to have that set; nothing else is asked of a caller. Each keeps the
-/// canonical order of its class.
-pub(super) struct Table {
-    pub(super) name: &'static str,
-    pub(super) class: Class,
-    /// The outputs of a linear map that lie in a band: its columns are rows of the weights.
-    pub(super) linear: unsafe fn(&Linear, &mut Band),
-    /// `out[j] = dot(x, rows[j])` over rows of `x.len()` values.
-    pub(super) dots: unsafe fn(x: &[f32], rows: &[f32], out: &mut [f32]),
-    /// `out += p[j] * rows[j]` for every `j` in order, over rows of `out.len()` values.
-    pub(super) accumulate: unsafe fn(p: &[f32], rows: &[f32], out: &mut [f32]),
-}
-
 /// A choice of instruction set: a proof that this machine has it.
 #[derive(Clone, Copy)]
 pub struct Kernels {
@@ -51,9 +38,14 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
-    /// The scalar kernels, which run everywhere, of the class that the target of this build has in hardware: fused
-    /// on AArch64 and where the compiler may use fused multiply-add, else separate.
+    /// What every machine that this build is for has: NEON on AArch64, else the scalar kernels, of the class that
+    /// the target has in hardware (fused where the compiler may use fused multiply-add, else separate).
     pub const fn baseline() -> Self {
+        #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+        return Self {
+            table: &super::aarch64::neon::TABLE,
+        };
+        #[cfg(not(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")))]
         if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
             Self::scalar(Class::Fused)
         } else {
@@ -100,7 +92,7 @@ impl Kernels {
         self.table.class
     }
 
-    /// A short name for people: "scalar", "scalar, fused" or "avx2+fma".
+    /// A short name for people: "scalar", "scalar, fused", "avx2+fma" or "neon".
     pub const fn name(&self) -> &'static str {
         self.table.name
     }
@@ -110,13 +102,28 @@ impl Kernels {
         unsafe { (self.table.linear)(job, band) }
     }
 
-    pub(super) fn dots(&self, x: &[f32], rows: &[f32], out: &mut [f32]) {
+    pub(super) fn attention(&self, job: &Attention, band: &mut Band) {
         // SAFETY: whoever made `self` proved that the machine has the set.
-        unsafe { (self.table.dots)(x, rows, out) }
+        unsafe { (self.table.attention)(job, band) }
     }
 
-    pub(super) fn accumulate(&self, p: &[f32], rows: &[f32], out: &mut [f32]) {
+    pub(super) fn rms_norm(&self, weight: &Matrix, eps: f32, x: &[f32], y: &mut [f32]) {
         // SAFETY: whoever made `self` proved that the machine has the set.
-        unsafe { (self.table.accumulate)(p, rows, out) }
+        unsafe { (self.table.rms_norm)(weight, eps, x, y) }
+    }
+
+    pub(super) fn rope(&self, rotations: &[f32], width: usize, x: &mut [f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.rope)(rotations, width, x) }
+    }
+
+    pub(super) fn silu_mul(&self, gate: &mut [f32], up: &[f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.silu_mul)(gate, up) }
+    }
+
+    pub(super) fn gelu(&self, x: &mut [f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.gelu)(x) }
     }
 }

@@ -2,6 +2,10 @@
 
 use super::Matrix;
 
+/// Rows of weights that kernels take together. Pieces of work come in multiples of it, so that only the last panel
+/// has fewer.
+pub(super) const PANEL: usize = 16;
+
 /// `y[i] = W x[i] (+ b)` or `y[i] += W x[i] (+ b)`, of shapes that agree.
 pub(super) struct Linear<'a> {
     w: &'a Matrix<'a>,
@@ -36,11 +40,26 @@ impl<'a> Linear<'a> {
         &self.x[first * cols..(first + count) * cols]
     }
 
-    /// Turns the dot product with weight row `row` into an output.
+    /// The bias of weight row `row`, if there is one.
+    pub(super) fn bias(&self, row: usize) -> Option<f32> {
+        self.bias.map(|bias| bias.element(row))
+    }
+
+    /// The biases of a panel of `rows` weight rows, `first` and every `step`-th after it.
+    pub(super) fn panel_bias(&self, first: usize, step: usize, rows: usize) -> Option<[f32; PANEL]> {
+        let bias = self.bias?;
+        let mut values = [0.0; PANEL];
+        for (i, value) in values.iter_mut().enumerate().take(rows) {
+            *value = bias.element(first + i * step);
+        }
+        Some(values)
+    }
+
+    /// Turns a dot product into an output.
     #[inline(always)]
-    pub(super) fn finish(&self, row: usize, dot: f32, y: &mut f32) {
-        let value = match self.bias {
-            Some(bias) => dot + bias.element(row),
+    pub(super) fn finish(&self, bias: Option<f32>, dot: f32, y: &mut f32) {
+        let value = match bias {
+            Some(bias) => dot + bias,
             None => dot,
         };
         *y = if self.onto { *y + value } else { value };

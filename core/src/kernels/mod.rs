@@ -14,7 +14,7 @@
 //! * **Attention.** See [`Ops::attention`].
 //! * **Everything else** is element by element: multiply and add are never fused there, so both classes agree.
 //!
-//! exp and erf are those of libm on every set.
+//! exp and erf are core's own, the same on every set; see [`exp`].
 //!
 //! # Misuse
 //!
@@ -32,14 +32,23 @@ macro_rules! require {
     };
 }
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+mod aarch64;
 mod attention;
 mod dispatch;
 mod executor;
 mod linear;
+mod math;
 mod matrix;
 mod ops;
 mod scalar;
+mod set;
 mod split;
+#[cfg(any(
+    all(target_arch = "x86_64", target_feature = "sse2"),
+    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")
+))]
+mod vector;
 // Targets for x86-64 kernels and firmware use soft floats and no vector registers; they get the scalar kernels.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
@@ -47,5 +56,6 @@ mod x86;
 pub use attention::{Heads, Ring};
 pub use dispatch::{Class, InstructionSet, Kernels};
 pub use executor::{Executor, Serial};
+pub use math::exp;
 pub use matrix::{Matrix, Storage};
 pub use ops::Ops;

@@ -1,13 +1,9 @@
 //! The operations by name: shapes are checked here, work is split over threads, and kernels are called.
 
-use core::f32::consts::FRAC_1_SQRT_2;
-
-use super::linear::Linear;
+use super::linear::{Linear, PANEL};
 use super::split::split;
 use super::{Executor, Kernels, Matrix};
 
-/// Rows of weights in one piece come in multiples of this, so that only the last has a ragged tile.
-const ROW_UNIT: usize = 16;
 /// Values of an elementwise operation that are split off together.
 const VALUE_UNIT: usize = 64;
 /// What exp or erf costs in multiplications, roughly.
@@ -48,8 +44,8 @@ impl<'a> Ops<'a> {
         let job = Linear::new(w, bias, x, n, onto).filter(|_| n * w.rows() == y.len());
         debug_assert!(job.is_some(), "linear: shapes disagree");
         let Some(job) = job else { return };
-        let unit_cost = ROW_UNIT.saturating_mul(w.cols()).saturating_mul(n);
-        split(self.executor, y, n, ROW_UNIT, unit_cost, &|mut band| {
+        let unit_cost = PANEL.saturating_mul(w.cols()).saturating_mul(n);
+        split(self.executor, y, n, PANEL, unit_cost, &|mut band| {
             self.kernels.linear(&job, &mut band);
         });
     }
@@ -64,16 +60,7 @@ impl<'a> Ops<'a> {
         split(self.executor, y, 1, dim, 4 * dim, &|mut band| {
             let start = band.start();
             let y = band.row(0);
-            let x = &x[start..start + y.len()];
-            for (x, y) in x.chunks_exact(dim).zip(y.chunks_exact_mut(dim)) {
-                let mut squares = [0.0];
-                self.kernels.dots(x, x, &mut squares);
-                let r = 1.0 / libm::sqrtf(squares[0] / dim as f32 + eps);
-                for (x, y) in x.iter().zip(y.iter_mut()) {
-                    *y = *x * r;
-                }
-                weight.for_each(y, |y, w| *y *= w);
-            }
+            self.kernels.rms_norm(weight, eps, &x[start..start + y.len()], y);
         });
     }
 
@@ -90,17 +77,10 @@ impl<'a> Ops<'a> {
             "rope: shapes disagree"
         );
         split(self.executor, x, 1, width, 2 * width, &|mut band| {
-            let first = band.start() / width;
-            let rows = band.row(0).chunks_exact_mut(width);
-            for (row, rotations) in rows.zip(rotations.chunks_exact(head_dim).skip(first)) {
-                for head in row.chunks_exact_mut(head_dim) {
-                    for (pair, rotation) in head.chunks_exact_mut(2).zip(rotations.chunks_exact(2)) {
-                        let (a, b, cos, sin) = (pair[0], pair[1], rotation[0], rotation[1]);
-                        pair[0] = a * cos - b * sin;
-                        pair[1] = a * sin + b * cos;
-                    }
-                }
-            }
+            let first = band.start() / width * head_dim;
+            let x = band.row(0);
+            let turns = x.len() / width * head_dim;
+            self.kernels.rope(&rotations[first..first + turns], width, x);
         });
     }
 
@@ -115,9 +95,7 @@ impl<'a> Ops<'a> {
             VALUE_UNIT * EXP_COST,
             &|mut band| {
                 let up = &up[band.start()..];
-                for (gate, up) in band.row(0).iter_mut().zip(up) {
-                    *gate = *gate / (1.0 + libm::expf(-*gate)) * up;
-                }
+                self.kernels.silu_mul(band.row(0), up);
             },
         );
     }
@@ -125,9 +103,7 @@ impl<'a> Ops<'a> {
     /// `x = x / 2 (1 + erf(x / sqrt 2))`.
     pub fn gelu(&self, x: &mut [f32]) {
         split(self.executor, x, 1, VALUE_UNIT, VALUE_UNIT * EXP_COST, &|mut band| {
-            for x in band.row(0) {
-                *x = 0.5 * *x * (1.0 + libm::erff(*x * FRAC_1_SQRT_2));
-            }
+            self.kernels.gelu(band.row(0));
         });
     }
 

@@ -1,6 +1,7 @@
 //! Splitting an output into disjoint bands, and handing them to the threads of an executor, each exactly once.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
 use super::Executor;
 
@@ -47,6 +48,27 @@ impl<'a> Band<'a> {
     /// Number of columns.
     pub(super) fn width(&self) -> usize {
         self.width
+    }
+
+    /// Some of the band's rows and columns, as a band that borrows this one; columns are counted in the band.
+    pub(super) fn part(&mut self, rows: Range<usize>, columns: Range<usize>) -> Band<'_> {
+        assert!(
+            rows.start <= rows.end && rows.end <= self.height,
+            "a band has no such rows"
+        );
+        assert!(
+            columns.start <= columns.end && columns.end <= self.width,
+            "a band has no such columns"
+        );
+        Band {
+            // SAFETY: the row begins inside the buffer, or, if there are none, where it ends.
+            buffer: unsafe { self.buffer.add(rows.start * self.stride) },
+            height: rows.len(),
+            stride: self.stride,
+            start: self.start + columns.start,
+            width: columns.len(),
+            owner: PhantomData,
+        }
     }
 
     /// The band's part of row `index`.

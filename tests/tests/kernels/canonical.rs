@@ -38,12 +38,12 @@ pub fn canonical_attention(
             .map(|&j| canonical_dot(class, q, &keys[j]) * scale)
             .collect();
         let m_new = scores.iter().fold(m, |a, &b| a.max(b));
-        let shrink = libm::expf(m - m_new);
+        let shrink = voxtral_core::kernels::exp(m - m_new);
         m = m_new;
         let mut lanes = [0.0f32; 8];
         o.iter_mut().for_each(|o| *o *= shrink);
         for (&j, s) in places.iter().zip(scores) {
-            let p = libm::expf(s - m);
+            let p = voxtral_core::kernels::exp(s - m);
             lanes[j % 8] += p;
             for (o, &v) in o.iter_mut().zip(&values[j]) {
                 *o = mac(class, p, v, *o);

@@ -4,32 +4,25 @@
 
 mod tiles;
 
+use core::marker::PhantomData;
+
 use super::Class;
-use super::dispatch::Table;
+use super::attention::Scores;
 use super::linear::Linear;
 use super::matrix::{Element, Native, with_storage};
+use super::set::{Rows, Set, Table, table};
 use super::split::Band;
 
 /// Scalar kernels that multiply, then add.
-pub(super) static SEPARATE: Table = Table {
-    name: "scalar",
-    class: Class::Separate,
-    linear: linear::<Separate>,
-    dots: dots::<Separate>,
-    accumulate: accumulate::<Separate>,
-};
+pub(super) static SEPARATE: Table = table!(Scalar<Separate>,);
 
 /// Scalar kernels that round once; in software where the target has no such instruction.
-pub(super) static FUSED: Table = Table {
-    name: "scalar, fused",
-    class: Class::Fused,
-    linear: linear::<Fused>,
-    dots: dots::<Fused>,
-    accumulate: accumulate::<Fused>,
-};
+pub(super) static FUSED: Table = table!(Scalar<Fused>,);
 
 /// The multiply-accumulate of a class.
 trait Mac {
+    const NAME: &'static str;
+    const CLASS: Class;
     fn mac(a: f32, b: f32, acc: f32) -> f32;
 }
 
@@ -39,6 +32,8 @@ struct Separate;
 struct Fused;
 
 impl Mac for Separate {
+    const NAME: &'static str = "scalar";
+    const CLASS: Class = Class::Separate;
     #[inline(always)]
     fn mac(a: f32, b: f32, acc: f32) -> f32 {
         acc + a * b
@@ -46,9 +41,54 @@ impl Mac for Separate {
 }
 
 impl Mac for Fused {
+    const NAME: &'static str = "scalar, fused";
+    const CLASS: Class = Class::Fused;
     #[inline(always)]
     fn mac(a: f32, b: f32, acc: f32) -> f32 {
         libm::fmaf(a, b, acc)
+    }
+}
+
+/// The set that every machine has.
+struct Scalar<M>(PhantomData<M>);
+
+impl<M: Mac> Set for Scalar<M> {
+    const NAME: &'static str = M::NAME;
+    const CLASS: Class = M::CLASS;
+
+    unsafe fn linear(job: &Linear, band: &mut Band) {
+        with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band));
+    }
+
+    unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
+        tiles::dot::<Native, M>(a, b)
+    }
+
+    unsafe fn scores(q: Rows, keys: &[f32], at: usize, scores: &mut [Scores]) {
+        for (c, scores) in scores.iter_mut().enumerate() {
+            let rows = keys.chunks_exact(q.width);
+            let mut fours = scores[at..at + rows.len()].chunks_exact_mut(4);
+            let mut keys = keys.chunks_exact(4 * q.width);
+            for (four, keys) in (&mut fours).zip(&mut keys) {
+                let row = |i: usize| &keys[i * q.width..(i + 1) * q.width];
+                four.copy_from_slice(&tiles::rows_by_input::<Native, M>(core::array::from_fn(row), q.row(c)));
+            }
+            let rest = keys.remainder().chunks_exact(q.width);
+            for (score, key) in fours.into_remainder().iter_mut().zip(rest) {
+                *score = tiles::dot::<Native, M>(key, q.row(c));
+            }
+        }
+    }
+
+    unsafe fn accumulate(p: &[Scores], at: usize, values: &[f32], y: &mut Band) {
+        for (c, p) in p.iter().enumerate() {
+            let y = y.row(c);
+            for (&p, values) in p[at..].iter().zip(values.chunks_exact(y.len())) {
+                for (y, &v) in y.iter_mut().zip(values) {
+                    *y = M::mac(p, v, *y);
+                }
+            }
+        }
     }
 }
 
@@ -58,10 +98,6 @@ pub(super) fn reduce(l: &[f32; 8]) -> f32 {
     ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }
 
-fn linear<M: Mac>(job: &Linear, band: &mut Band) {
-    with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band));
-}
-
 /// Four weight rows at a time, and for each four inputs, which share the decoding of the row.
 fn linear_of<E: Element<Unit = u8>, M: Mac>(job: &Linear, band: &mut Band) {
     let stride = job.weights().stride();
@@ -69,6 +105,7 @@ fn linear_of<E: Element<Unit = u8>, M: Mac>(job: &Linear, band: &mut Band) {
     let (start, width) = (band.start(), band.width());
     let row = |r: usize| &job.weights().bytes()[(start + r) * stride..(start + r + 1) * stride];
     let input = |i: usize| job.inputs(i, 1);
+    let finish = |r: usize, dot: f32, y: &mut f32| job.finish(job.bias(start + r), dot, y);
     let shared = n - n % 4;
     for r0 in (0..width).step_by(4) {
         let rows = r0..(r0 + 4).min(width);
@@ -77,7 +114,7 @@ fn linear_of<E: Element<Unit = u8>, M: Mac>(job: &Linear, band: &mut Band) {
             for r in rows.clone() {
                 let dots = tiles::row_by_inputs::<E, M>(row(r), inputs);
                 for (c, dot) in dots.into_iter().enumerate() {
-                    job.finish(start + r, dot, &mut band.row(i + c)[r]);
+                    finish(r, dot, &mut band.row(i + c)[r]);
                 }
             }
         }
@@ -85,38 +122,13 @@ fn linear_of<E: Element<Unit = u8>, M: Mac>(job: &Linear, band: &mut Band) {
             if rows.len() == 4 {
                 let dots = tiles::rows_by_input::<E, M>(core::array::from_fn(|r| row(r0 + r)), input(i));
                 for (r, dot) in rows.clone().zip(dots) {
-                    job.finish(start + r, dot, &mut band.row(i)[r]);
+                    finish(r, dot, &mut band.row(i)[r]);
                 }
             } else {
                 for r in rows.clone() {
-                    job.finish(start + r, tiles::dot::<E, M>(row(r), input(i)), &mut band.row(i)[r]);
+                    finish(r, tiles::dot::<E, M>(row(r), input(i)), &mut band.row(i)[r]);
                 }
             }
-        }
-    }
-}
-
-fn dots<M: Mac>(x: &[f32], rows: &[f32], out: &mut [f32]) {
-    let row = |r: usize| &rows[r * x.len()..(r + 1) * x.len()];
-    let mut fours = out.chunks_exact_mut(4);
-    let mut r = 0;
-    for four in &mut fours {
-        four.copy_from_slice(&tiles::rows_by_input::<Native, M>(
-            core::array::from_fn(|i| row(r + i)),
-            x,
-        ));
-        r += 4;
-    }
-    for (i, out) in fours.into_remainder().iter_mut().enumerate() {
-        *out = tiles::dot::<Native, M>(row(r + i), x);
-    }
-}
-
-fn accumulate<M: Mac>(p: &[f32], rows: &[f32], out: &mut [f32]) {
-    for (j, &p) in p.iter().enumerate() {
-        let row = &rows[j * out.len()..(j + 1) * out.len()];
-        for (out, &v) in out.iter_mut().zip(row) {
-            *out = M::mac(p, v, *out);
         }
     }
 }

@@ -1,0 +1,152 @@
+//! NEON, which every AArch64 has: two registers hold the 8 lanes of a dot product.
+//!
+//! Nothing beyond Armv8.0 is used, so a Cortex-A53 or A72 runs it.
+
+// Arithmetic intrinsics without pointers became safe to call after the oldest supported compiler.
+#![allow(unused_unsafe)]
+
+use core::arch::aarch64::*;
+use core::arch::asm;
+
+use super::super::Class;
+use super::super::attention::Scores;
+use super::super::linear::Linear;
+use super::super::set::{Rows, Set, Table, table};
+use super::super::split::Band;
+use super::super::vector::{self, Vector};
+
+/// The kernels of this set.
+pub(in super::super) static TABLE: Table = table!(Neon, #[target_feature(enable = "neon")]);
+
+struct Neon;
+
+impl Set for Neon {
+    const NAME: &'static str = "neon";
+    const CLASS: Class = Class::Fused;
+
+    #[inline(always)]
+    unsafe fn linear(job: &Linear, band: &mut Band) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::linear::<Lanes>(job, band) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::dot::<Lanes>(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn scores(q: Rows, keys: &[f32], at: usize, scores: &mut [Scores]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+    }
+
+    #[inline(always)]
+    unsafe fn accumulate(p: &[Scores], at: usize, values: &[f32], y: &mut Band) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+    }
+}
+
+/// The lower and the upper 4 lanes.
+#[derive(Clone, Copy)]
+struct Lanes(float32x4_t, float32x4_t);
+
+impl Vector for Lanes {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self::splat(0.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vdupq_n_f32(value), vdupq_n_f32(value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: 8 values can be read.
+        unsafe { Self(vld1q_f32(from), vld1q_f32(from.add(4))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f32(from: *const u8) -> Self {
+        // SAFETY: 32 bytes can be read, as bytes, which have no alignment.
+        unsafe {
+            Self(
+                vreinterpretq_f32_u8(vld1q_u8(from)),
+                vreinterpretq_f32_u8(vld1q_u8(from.add(16))),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u8) -> Self {
+        // SAFETY: 16 bytes can be read, as bytes, which have no alignment.
+        unsafe {
+            let halves = vreinterpretq_u16_u8(vld1q_u8(from));
+            Self(
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(halves))),
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_high_u16(halves))),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u8) -> Self {
+        let (low, high): (float32x4_t, float32x4_t);
+        // SAFETY: 16 bytes can be read, as bytes, which have no alignment. The instructions, of Armv8.0, convert
+        // registers and nothing else; their intrinsics are not stable in the oldest supported compiler.
+        unsafe {
+            let halves = vld1q_u8(from);
+            asm!(
+                "fcvtl {low:v}.4s, {halves:v}.4h",
+                "fcvtl2 {high:v}.4s, {halves:v}.8h",
+                low = out(vreg) low,
+                high = lateout(vreg) high,
+                halves = in(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        Self(low, high)
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: 8 values can be written.
+        unsafe {
+            vst1q_f32(to, self.0);
+            vst1q_f32(to.add(4), self.1);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, b: Self, acc: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vfmaq_f32(acc.0, self.0, b.0), vfmaq_f32(acc.1, self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn reduce(lanes: [Self; 8]) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe {
+            // l0 + l4, l1 + l5, l2 + l6, l3 + l7 of each.
+            let [a, b, c, d, e, f, g, h] = lanes.map(|lanes| vaddq_f32(lanes.0, lanes.1));
+            // Their outer sums, those of `x` in the lower and those of `y` in the upper pair.
+            let quarters = |x, y| {
+                let (x, y) = (vreinterpretq_f64_f32(x), vreinterpretq_f64_f32(y));
+                vaddq_f32(
+                    vreinterpretq_f32_f64(vzip1q_f64(x, y)),
+                    vreinterpretq_f32_f64(vzip2q_f64(x, y)),
+                )
+            };
+            Self(
+                vpaddq_f32(quarters(a, b), quarters(c, d)),
+                vpaddq_f32(quarters(e, f), quarters(g, h)),
+            )
+        }
+    }
+}

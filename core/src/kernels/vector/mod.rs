@@ -1,0 +1,40 @@
+//! Kernels in terms of a vector of 8 lanes, generic over the instruction set that has it.
+//!
+//! A tile of `R` rows and `C` columns keeps `R * C` sums in registers. Everything is always inlined into functions
+//! that are compiled for the set; see [`super::set::table`].
+
+// One index runs over several arrays of registers at once.
+#![allow(clippy::needless_range_loop)]
+
+mod attention;
+mod linear;
+mod tile;
+
+pub(super) use attention::{accumulate, scores};
+pub(super) use linear::linear;
+pub(super) use tile::dot;
+
+/// A vector of 8 lanes, those of a dot product, in one or several registers.
+///
+/// # Safety
+/// Every method needs a machine that has the set, besides what it says itself.
+pub(super) trait Vector: Copy {
+    /// All lanes +0.
+    unsafe fn zero() -> Self;
+    /// All lanes `value`.
+    unsafe fn splat(value: f32) -> Self;
+    /// 8 values. They can be read at `from`.
+    unsafe fn load(from: *const f32) -> Self;
+    /// 8 values in 32 bytes of any alignment, little-endian. They can be read at `from`.
+    unsafe fn load_f32(from: *const u8) -> Self;
+    /// 8 bfloat16 in 16 bytes of any alignment, little-endian. They can be read at `from`.
+    unsafe fn load_bf16(from: *const u8) -> Self;
+    /// 8 half precision numbers in 16 bytes of any alignment, little-endian. They can be read at `from`.
+    unsafe fn load_f16(from: *const u8) -> Self;
+    /// Writes 8 values. They can be written at `to`.
+    unsafe fn store(self, to: *mut f32);
+    /// `self * b + acc` of every lane, rounded once.
+    unsafe fn mul_add(self, b: Self, acc: Self) -> Self;
+    /// The canonical tree over the lanes of each: `((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7))`.
+    unsafe fn reduce(lanes: [Self; 8]) -> Self;
+}
