@@ -642,6 +642,11 @@ impl<'m> Memory<'m> {
         Ok((&mut self.state, encoder, scratch))
     }
 
+    /// The logits of the last decoder pass, while no other pass has used the scratch: they are its first piece.
+    pub(crate) fn logits(&self) -> Option<&[f32]> {
+        self.scratch.get(..self.layout.params.decoder.vocab_size)
+    }
+
     /// The state, and the scratch of a decoder pass over `positions`.
     #[allow(clippy::type_complexity)]
     pub(crate) fn decoder(

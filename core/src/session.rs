@@ -11,10 +11,12 @@
 )]
 
 mod schedule;
+mod timeline;
 
 use core::fmt;
 
 pub use schedule::Schedule;
+use timeline::Timeline;
 
 use crate::audio::{HOP, LogMel, MEL_BINS, WINDOW};
 use crate::kernels::Executor;
@@ -134,6 +136,11 @@ pub struct Session {
     failed: Option<SessionError>,
     /// Samples taken from the caller.
     fed: u64,
+    /// Samples of the model's time behind the left pad: those taken, and those inserted by flushes.
+    heard: u64,
+    timeline: Timeline,
+    /// Position that a flush wants encoded without waiting for a whole chunk.
+    flush_to: u64,
     /// Zeros that go in before any further sample.
     silence: u64,
     /// Values in `state.samples`.
@@ -147,6 +154,8 @@ pub struct Session {
     /// Positions in all, once the end of the audio is known.
     end: Option<u64>,
     last_token: u32,
+    /// Whether the scratch begins with the logits of `last_token`.
+    has_logits: bool,
     stopped: bool,
 }
 
@@ -162,6 +171,9 @@ impl Session {
             started: false,
             failed: None,
             fed: 0,
+            heard: 0,
+            timeline: Timeline::default(),
+            flush_to: 0,
             silence: schedule.left_pad_samples(),
             buffered: 0,
             queued_from: 0,
@@ -169,6 +181,7 @@ impl Session {
             decoded: 0,
             end: None,
             last_token: 0,
+            has_logits: false,
             stopped: false,
         }
     }
@@ -210,6 +223,7 @@ impl Session {
         self.pour_silence(&mut memory.state);
         self.buffer(&mut memory.state, taken.len(), |room| room.copy_from_slice(taken));
         self.fed = self.fed.saturating_add(taken.len() as u64);
+        self.heard = self.heard.saturating_add(taken.len() as u64);
         Ok(taken.len())
     }
 
@@ -217,9 +231,28 @@ impl Session {
     /// again does nothing.
     pub fn finish(&mut self) {
         if self.end.is_none() {
-            self.end = Some(self.schedule.positions(self.fed));
-            let pad = self.schedule.right_pad_samples(self.fed).saturating_add(LOOK_AHEAD);
+            self.end = Some(self.schedule.positions(self.heard));
+            let pad = self.schedule.right_pad_samples(self.heard).saturating_add(LOOK_AHEAD);
             self.silence = self.silence.saturating_add(pad);
+        }
+    }
+
+    /// Brings out the words that wait for the delay, as at a pause, and lets the stream go on.
+    ///
+    /// It puts the silence into the model's time that [`Session::finish`] would pad with: up to a whole position, and
+    /// `delay + 1 + 10` positions more. So tokens behind it may differ from those of a run without it; runs with
+    /// equal flush points are equal, bit for bit. [`Session::audio_sample`] takes the silence out of times again.
+    /// Steps until [`Step::NeedAudio`] do the work, without waiting for a whole chunk. After the end it does nothing.
+    pub fn flush(&mut self) {
+        if self.end.is_none() && !self.stopped {
+            let pad = self.schedule.right_pad_samples(self.heard);
+            self.timeline.insert(self.heard, pad);
+            self.heard = self.heard.saturating_add(pad);
+            self.silence = self.silence.saturating_add(pad);
+            // The mel windows of the last position reach into what comes behind it.
+            let positions = self.heard / const { SAMPLES_PER_POSITION as u64 };
+            let whole = positions.saturating_add(self.schedule.left_pad()).saturating_sub(1);
+            self.flush_to = self.flush_to.max(whole);
         }
     }
 
@@ -254,7 +287,9 @@ impl Session {
         if self.stopped {
             return Ok(Step::Done);
         }
+        self.has_logits = false;
         let step = self.work(model, memory, executor, probe);
+        self.has_logits = matches!(step, Ok(Step::Token(_)));
         self.failed = step.err();
         step
     }
@@ -283,6 +318,23 @@ impl Session {
     /// [`Options::stop_at_end_of_text`](crate::layout::Options::stop_at_end_of_text).
     pub fn is_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// The sample of the caller's audio that the model hears at the start of `position`, less the delay: about where
+    /// the word was spoken that a token at `position` ends. Silence of padding and flushes does not count; positions
+    /// of the prompt are at 0.
+    pub fn audio_sample(&self, position: u64) -> u64 {
+        let positions = position.saturating_add(1).saturating_sub(self.schedule.prompt_len());
+        self.timeline
+            .audio_sample(positions.saturating_mul(SAMPLES_PER_POSITION as u64))
+    }
+
+    /// The logits that the last token was decided by, right after [`Step::Token`]; `None` after other calls of
+    /// [`Session::step`].
+    pub fn logits<'a>(&self, memory: &'a Memory) -> Option<&'a [f32]> {
+        (self.has_logits && memory.layout == self.layout)
+            .then(|| memory.logits())
+            .flatten()
     }
 
     /// The schedule it follows.
@@ -353,10 +405,11 @@ impl Session {
         })
     }
 
-    /// Positions of the next encoder pass: a whole chunk, or at the end what is left; 0 if samples are missing.
+    /// Positions of the next encoder pass: a whole chunk, or at the end and at a flush what is left; 0 if samples are missing.
     fn positions_ready(&self) -> Result<usize, SessionError> {
         let chunk = self.layout.options().chunk;
-        let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.encoded));
+        let until = self.end.or(Some(self.flush_to).filter(|&to| to > self.encoded));
+        let left = until.map_or(u64::MAX, |end| end.saturating_sub(self.encoded));
         let positions = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
         Ok(if self.buffered >= window_samples(positions)? {
             positions

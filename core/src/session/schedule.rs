@@ -45,6 +45,11 @@ impl Schedule {
         }
     }
 
+    /// Positions of silence in front of the audio.
+    pub(super) fn left_pad(&self) -> u64 {
+        self.left_pad as u64
+    }
+
     /// Samples of silence in front of the audio.
     pub fn left_pad_samples(&self) -> u64 {
         (self.left_pad as u64).saturating_mul(SAMPLES_PER_POSITION as u64)
