@@ -250,7 +250,7 @@ impl Session {
             self.heard = self.heard.saturating_add(pad);
             self.silence = self.silence.saturating_add(pad);
             // The mel windows of the last position reach into what comes behind it.
-            let positions = self.heard / const { SAMPLES_PER_POSITION as u64 };
+            let positions = self.heard.div_ceil(SAMPLES_PER_POSITION as u64);
             let whole = positions.saturating_add(self.schedule.left_pad()).saturating_sub(1);
             self.flush_to = self.flush_to.max(whole);
         }
