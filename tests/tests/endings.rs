@@ -95,7 +95,7 @@ fn s16_a_model_that_is_replaced_is_no_matter() {
 
 /// The handler answers for mapped files only.
 #[test]
-fn sigbus_from_elsewhere_ends_the_program_as_ever() {
+fn sigbus_from_elsewhere_ends_the_program_by_the_signal() {
     let busy = Busy::new(voxtral(), LONG);
     busy.signal(Signal::BUS);
     let (status, _, stderr) = busy.end();

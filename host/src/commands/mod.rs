@@ -1,6 +1,6 @@
 //! What the program can do, one file per subcommand.
 //!
-//! A new one is a file here with its arguments and a `run`, and a variant of [`Command`].
+//! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
 mod completions;
 mod console;

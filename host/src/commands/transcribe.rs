@@ -46,7 +46,7 @@ pub(super) struct Transcribe {
     #[arg(short, long, value_name = "OUTPUT")]
     output: Option<PathBuf>,
     /// Print nothing but the text and errors
-    #[arg(long, overrides_with = "debug")]
+    #[arg(long)]
     silent: bool,
     /// Print where the time goes and a hash of all logits
     #[arg(long, overrides_with = "silent")]
