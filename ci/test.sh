@@ -1,9 +1,9 @@
 #!/bin/bash
 # The test command, for people and CI alike: ci/test.sh
 #
-# Format, lints, documentation, tests, the oldest Rust, and core linked for a microcontroller. What is missing is
-# installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step that needs more than Rust says
-# so and is left out, unless CI is set: then it is an error.
+# Format, lints, documentation, tests, the oldest Rust, core linked for a microcontroller, and kernels on emulated
+# 64-bit Arm. What is missing is installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step
+# that needs more than Rust says so and is left out, unless CI is set: then it is an error.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -72,4 +72,5 @@ step tests cargo test --release --workspace
 step mistakes mistakes
 step msrv bash ci/msrv.sh
 step "bare metal" bash ci/link-cortexm.sh
+step "64-bit Arm" bash ci/aarch64.sh
 report

@@ -22,7 +22,7 @@ const WINDOWS: usize = 25;
 /// Windows that are tried for it.
 const TRIES: usize = 100;
 /// CPU time over wall time (and threads) of a window that counts.
-const UNDISTURBED: f64 = 0.97;
+const UNDISTURBED: f64 = 0.95;
 
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);

@@ -16,6 +16,10 @@
 //!
 //! exp and erf are core's own, the same on every set; see [`exp`].
 //!
+//! # Stack
+//!
+//! The scalar kernels need a few KiB of stack on every thread, those for vectors (AVX2, NEON) up to 96 KiB.
+//!
 //! # Misuse
 //!
 //! Shapes that disagree are a mistake of the caller: `debug_assert!` stops there, and without debug assertions the

@@ -17,7 +17,7 @@ use super::tile::{Load, Strided, reduced, tile};
 /// Most columns that do without widening.
 const FEW: usize = 8;
 /// Most columns of a group.
-const GROUP: usize = 48;
+const GROUP: usize = 96;
 /// Elements of a block along the inner dimension, a multiple of 8.
 const BLOCK: usize = 640;
 
