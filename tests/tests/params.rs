@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use voxtral_core::format::fields::{Expected, FieldError, Found};
 use voxtral_core::format::params::{DecoderParams, EncoderParams, Error, MAX_SIZE, Params};
+use voxtral_tests::random::cases;
 
 const ENCODER: &str = "multimodal.whisper_model_args.encoder_args";
 const AUDIO: &str = "multimodal.whisper_model_args.encoder_args.audio_encoding_args";
@@ -523,7 +524,7 @@ fn every_prefix_of_the_file_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(128), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_order_of_keys_reads_alike(seed in any::<u64>()) {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tekken::{N_SPECIAL, Parts, Text, base64, entry, plain_bytes, read, read_json};
 use voxtral_core::format::fields::FieldError;
 use voxtral_core::format::tekken::{Error, IndexProgress, Vocabulary};
+use voxtral_tests::random::cases;
 
 #[test]
 fn every_known_file() {
@@ -558,7 +559,7 @@ fn full_size_file_and_its_times() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(256), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_end_in_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {

@@ -255,9 +255,9 @@ fn edited(mut specs: Vec<Spec>, mut data_len: usize, edits: &[Edit]) -> Vec<u8> 
     file(header, data_len)
 }
 
-fn cases(cases: u32) -> ProptestConfig {
+fn cases(usual: u32) -> ProptestConfig {
     ProptestConfig {
-        cases,
+        cases: voxtral_tests::random::cases(usual),
         failure_persistence: None,
         ..ProptestConfig::default()
     }
