@@ -10,7 +10,7 @@ use crate::generator::{Spec, Stack};
 use crate::random::Stream;
 
 /// A model of few weights whose rings wrap within a second, and which says `</s>` now and then.
-fn spec() -> Spec {
+pub fn spec() -> Spec {
     let stack = Stack {
         dim: 16,
         n_layers: 1,

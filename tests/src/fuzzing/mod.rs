@@ -17,7 +17,7 @@ use voxtral_core::model::Binding;
 use crate::agreement;
 use crate::agreement::wav::decode_in_pieces;
 pub use session::session;
-pub use tekken::tekken;
+pub use tekken::{expanded, tekken};
 
 /// A body.
 pub type Target = fn(&[u8]);
@@ -92,8 +92,10 @@ pub fn params(data: &[u8]) {
         assert_eq!(object[name].as_f64(), Some(size as f64), "{name}");
         assert!((1..=MAX_SIZE as usize).contains(&size), "{name}");
     }
-    for (n_heads, n_kv_heads, head_dim) in [(e.n_heads, e.n_kv_heads, e.head_dim), (d.n_heads, d.n_kv_heads, d.head_dim)]
-    {
+    for (n_heads, n_kv_heads, head_dim) in [
+        (e.n_heads, e.n_kv_heads, e.head_dim),
+        (d.n_heads, d.n_kv_heads, d.head_dim),
+    ] {
         assert!(n_heads % n_kv_heads == 0 && head_dim % 2 == 0);
         assert!(n_heads * head_dim <= MAX_SIZE as usize);
     }
@@ -153,7 +155,11 @@ pub fn wav(data: &[u8]) {
     assert_eq!(decode_in_pieces(new(), bytes, &pieces, &rooms), whole);
     match whole {
         Ok((samples, summary)) => {
-            assert!(samples.iter().all(|x| x.abs() <= voxtral_core::format::wav::MAX_MAGNITUDE));
+            assert!(
+                samples
+                    .iter()
+                    .all(|x| x.abs() <= voxtral_core::format::wav::MAX_MAGNITUDE)
+            );
             assert!(summary.present + summary.trailing <= bytes.len() as u64);
         }
         Err(error) => one_line(&error),

@@ -74,7 +74,8 @@ pub fn tekken(data: &[u8]) {
     }
 }
 
-fn expanded(data: &[u8]) -> Vec<u8> {
+/// The file that is meant by what the fuzzer gave.
+pub fn expanded(data: &[u8]) -> Vec<u8> {
     let mut file = Vec::with_capacity(data.len() + (1 << 14));
     let mut written = false;
     for &byte in data {
