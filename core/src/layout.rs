@@ -42,6 +42,9 @@ pub struct Options {
     /// Most positions in one pass of encoder and prefill. More of them are faster for files, fewer answer sooner
     /// and need less memory; the result is the same, bit for bit.
     pub chunk: usize,
+    /// Positions that the decoder sees, the current one included, if fewer than the model's window: the KV cache is
+    /// smaller by as much. Text may differ from the model's once the audio is longer than this.
+    pub decoder_window: Option<usize>,
     /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
     pub stop_at_end_of_text: bool,
     /// Id that begins the prompt.
@@ -58,6 +61,7 @@ impl From<&Vocabulary> for Options {
             delay_tokens: vocabulary.delay_tokens,
             left_pad_tokens: vocabulary.left_pad_tokens,
             chunk: DEFAULT_CHUNK,
+            decoder_window: None,
             stop_at_end_of_text: true,
             bos: vocabulary.bos,
             eos: vocabulary.eos,
@@ -95,6 +99,13 @@ pub enum LayoutError {
     },
     /// A chunk of no positions.
     EmptyChunk,
+    /// A decoder window of no positions, or of more than the model's.
+    Window {
+        /// What was asked for, in positions.
+        asked: usize,
+        /// The model's own.
+        model: usize,
+    },
     /// A prompt id is not in the vocabulary.
     TokenId {
         /// The id.
@@ -128,6 +139,12 @@ impl fmt::Display for LayoutError {
                 )
             }
             Self::EmptyChunk => f.write_str("a chunk needs at least one position"),
+            Self::Window { asked, model } => {
+                write!(
+                    f,
+                    "a window of {asked} positions is not possible: the model's is {model}, take 1 to {model}"
+                )
+            }
             Self::TokenId { id, vocab_size } => {
                 write!(
                     f,
@@ -204,6 +221,14 @@ impl Layout {
         if options.chunk == 0 {
             return Err(LayoutError::EmptyChunk);
         }
+        let model_window = params.decoder.sliding_window;
+        let decoder_window = options.decoder_window.unwrap_or(model_window);
+        if !(1..=model_window).contains(&decoder_window) {
+            return Err(LayoutError::Window {
+                asked: decoder_window,
+                model: model_window,
+            });
+        }
         let vocab_size = params.decoder.vocab_size;
         for id in [options.bos, options.streaming_pad] {
             if id as usize >= vocab_size {
@@ -215,7 +240,7 @@ impl Layout {
             params: *params,
             options: *options,
             encoder_capacity: ring_capacity("encoder KV cache", params.encoder.sliding_window, frames)?,
-            decoder_capacity: ring_capacity("decoder KV cache", params.decoder.sliding_window, options.chunk)?,
+            decoder_capacity: ring_capacity("decoder KV cache", decoder_window, options.chunk)?,
             state: 0,
             scratch: 0,
         };
@@ -244,6 +269,14 @@ impl Layout {
     /// Length of the scratch buffer in values of f32.
     pub fn scratch_len(&self) -> usize {
         self.scratch
+    }
+
+    /// Positions that the decoder sees, the current one included: the model's window, or the smaller one of
+    /// [`Options::decoder_window`].
+    pub fn decoder_window(&self) -> usize {
+        self.options
+            .decoder_window
+            .unwrap_or(self.params.decoder.sliding_window)
     }
 
     /// Positions that the decoder's KV cache holds: its window and the widest pass.

@@ -448,7 +448,6 @@ impl Session {
             probe,
         };
         let dim = self.layout.params().decoder.dim;
-        let capacity = self.layout.decoder_capacity();
         let first = self.decoded;
         let prompt_len = self.schedule.prompt_len();
         let waiting = self.encoded.saturating_sub(first);
@@ -466,10 +465,10 @@ impl Session {
         model::decoder::embed(&mut pass, tokens, decoder.x)?;
         model::decoder::layers(
             &mut pass,
+            &self.layout,
             first,
             state.ada,
             state.decoder_cache,
-            capacity,
             &mut decoder,
             layer,
         )?;

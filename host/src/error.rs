@@ -9,6 +9,7 @@ use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
 
+use crate::audio::AudioError;
 use crate::model::{FILES, download_hint};
 
 /// Any error of the program.
@@ -75,19 +76,19 @@ pub enum Error {
         /// Ids by `tekken.json`.
         found: u32,
     },
-    /// Audio that cannot be read.
+    /// A WAV that cannot be read.
     Wav {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         source: wav::WavError,
     },
-    /// Audio of another rate than the model's.
-    SampleRate {
+    /// Audio of another format that cannot be read.
+    Audio {
         /// The file.
         path: PathBuf,
-        /// Its rate in Hz.
-        rate: u32,
+        /// What is wrong with it.
+        source: AudioError,
     },
     /// An option is impossible, or memory cannot be had.
     Layout(LayoutError),
@@ -97,6 +98,22 @@ pub enum Error {
     Text(Box<tekken::Error>),
     /// Text cannot be written.
     Output(io::Error),
+    /// No model was named, and none is built in.
+    NoModel,
+    /// What is wrong with the directory that came from the environment.
+    FromEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// An option that a later release has.
+    NotBuilt {
+        /// The option.
+        option: &'static str,
+    },
+    /// Interrupted, by Ctrl-C for instance.
+    Interrupted,
 }
 
 impl fmt::Display for Error {
@@ -136,15 +153,19 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Wav { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::SampleRate { path, rate } => write!(
-                f,
-                "{}: {rate} Hz; the model hears 16000 Hz, convert with: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav",
-                path.display()
-            ),
+            Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
             Self::Text(source) => source.fmt(f),
-            Self::Output(source) => write!(f, "cannot write the text: {source}"),
+            Self::Output(source) => write!(f, "cannot write the output: {source}"),
+            Self::NoModel => write!(
+                f,
+                "no model: this program has none built in, give the directory of one by -d DIR or VOXTRAL_MODEL ({})",
+                download_hint(FILES[0])
+            ),
+            Self::FromEnvironment { variable, source } => write!(f, "{source} (the directory is from {variable})"),
+            Self::NotBuilt { option } => write!(f, "{option} is not built yet in this release"),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -153,15 +174,28 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ModelDirectory { source, .. } | Self::File { source, .. } | Self::Output(source) => Some(source),
-            Self::MissingModelFile { .. } | Self::Vocabulary { .. } | Self::SampleRate { .. } => None,
+            Self::MissingModelFile { .. }
+            | Self::Vocabulary { .. }
+            | Self::NoModel
+            | Self::NotBuilt { .. }
+            | Self::Interrupted => None,
+            Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
             Self::Params { source, .. } => Some(&**source),
             Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
+            Self::Audio { source, .. } => Some(source),
             Self::Layout(source) => Some(source),
             Self::Session(source) => Some(source),
         }
+    }
+}
+
+impl Error {
+    /// Whether whoever reads the output has gone away, which is no mistake of anybody.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 

@@ -21,20 +21,25 @@
 //! ```
 #![warn(missing_docs, unreachable_pub)]
 
+pub mod audio;
 pub mod commands;
 mod error;
+pub mod fault;
+pub mod interrupt;
 mod map;
 mod model;
 mod pool;
 mod text;
+mod timings;
 mod transcriber;
-mod wav;
+mod usage;
 
+pub use audio::AudioFile;
 pub use error::Error;
 pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model};
 pub use pool::Pool;
 pub use text::Text;
+pub use timings::{Spent, Timings};
 pub use transcriber::Transcriber;
 pub use voxtral_core as core;
-pub use wav::WavFile;

@@ -1,16 +1,19 @@
 //! Files as memory: mapped read-only, read by the system page by page as they are used.
 //!
 //! The honest limit of mapping: if another process shortens the file in place while it is mapped, touching the lost
-//! pages ends the program with SIGBUS. Replacing a file by renaming another over it is harmless: the mapping keeps
+//! pages raises SIGBUS; see [`crate::fault`]. Replacing a file by renaming another over it is harmless: the mapping keeps
 //! the old one.
 
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::fault::Known;
 
 /// How files are mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl Bytes {
             return Ok(Bytes::Static(&[]));
         }
         match mapper {
-            Mapper::Rustix => Mapping::new(&file, len).map(Bytes::Mapped),
+            Mapper::Rustix => Mapping::new(&file, len, path).map(Bytes::Mapped),
             // SAFETY: the mapping is read-only; see the module on files that shrink.
             Mapper::Memmap2 => unsafe { memmap2::MmapOptions::new().len(len).map(&file) }.map(Bytes::Memmap2),
         }
@@ -76,6 +79,8 @@ impl Bytes {
 pub struct Mapping {
     start: ptr::NonNull<u8>,
     len: usize,
+    /// For the fault handler; gone before the mapping is.
+    known: Option<Known>,
 }
 
 // SAFETY: the mapping is read-only and owned; sharing it is sharing a `&[u8]`.
@@ -84,11 +89,16 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(file: &File, len: usize) -> io::Result<Self> {
+    fn new(file: &File, len: usize, path: &Path) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the system's choice; nothing else refers to it.
         let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0) }?;
-        let start = ptr::NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, len })
+        let start = ptr::NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let known = Known::new(start.as_ptr().addr(), len, path.as_os_str().as_bytes());
+        Ok(Self {
+            start,
+            len,
+            known: Some(known),
+        })
     }
 }
 
@@ -103,6 +113,7 @@ impl Deref for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.known = None;
         // SAFETY: the range was mapped by `new` and is given back once.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }

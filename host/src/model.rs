@@ -19,9 +19,11 @@ pub(crate) const FILES: [&str; 3] = ["consolidated.safetensors", "params.json", 
 pub const EMBEDDED_NAME: &str = "nano-realtime (built in; knows twenty English words)";
 
 /// Weights of 2 bytes are read in place at any address; aligned ones are read a little faster.
+#[cfg(feature = "embedded-model")]
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized>(T);
 
+#[cfg(feature = "embedded-model")]
 static EMBEDDED_WEIGHTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../nano/consolidated.safetensors"));
 
 /// How to get a file of the published model.
@@ -83,7 +85,17 @@ impl Model {
     /// The small model that is built into the program. It knows twenty English words and nothing else.
     ///
     /// # Errors
-    /// None, unless the program was built with other files.
+    /// [`Error::NoModel`] if it was left out (feature `embedded-model`).
+    #[cfg(not(feature = "embedded-model"))]
+    pub fn embedded() -> Result<Self, Error> {
+        Err(Error::NoModel)
+    }
+
+    /// The small model that is built into the program. It knows twenty English words and nothing else.
+    ///
+    /// # Errors
+    /// [`Error::NoModel`] if it was left out (feature `embedded-model`).
+    #[cfg(feature = "embedded-model")]
     pub fn embedded() -> Result<Self, Error> {
         let file = |name: &str, bytes| (PathBuf::from(format!("(built in) {name}")), Bytes::Static(bytes));
         Self::new(
@@ -146,6 +158,11 @@ impl Model {
     /// Special ids, delay, and the way to the text of every id.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
+    }
+
+    /// Bytes of the file with the weights, which is mapped and read in place.
+    pub fn weights_len(&self) -> usize {
+        self.weights.len()
     }
 
     /// The bytes of `tekken.json`.

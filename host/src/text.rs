@@ -93,7 +93,7 @@ impl<'m> Text<'m> {
         }
     }
 
-    /// The end of the utterance: what is held back comes out, white space does not. Ready for the next one.
+    /// The end of the utterance, or of listening to it: what is held back comes out, white space does not. Ready for the next one.
     ///
     /// # Errors
     /// [`Error::Output`] if it cannot be written.

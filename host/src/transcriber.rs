@@ -1,6 +1,8 @@
 //! A session with its memory, its threads and its text.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use voxtral_core::kernels::{Executor, Kernels};
 use voxtral_core::layout::{Layout, Memory, Options};
@@ -10,6 +12,7 @@ use voxtral_core::session::{Session, Step};
 use crate::error::Error;
 use crate::model::Model;
 use crate::text::Text;
+use crate::timings::{Progress, Timings};
 
 /// Transcribes one utterance after the other: samples in, text out. After it is made, nothing allocates.
 pub struct Transcriber<'m> {
@@ -22,6 +25,8 @@ pub struct Transcriber<'m> {
     state: Vec<f32>,
     scratch: Vec<f32>,
     text: Text<'m>,
+    timings: Timings,
+    interrupt: Option<&'m AtomicBool>,
 }
 
 impl<'m> Transcriber<'m> {
@@ -40,12 +45,29 @@ impl<'m> Transcriber<'m> {
             state: vec![0.0; layout.state_len()],
             scratch: vec![0.0; layout.scratch_len()],
             text: Text::new(model),
+            timings: Timings::default(),
+            interrupt: None,
         })
     }
 
     /// Computes with other kernels than the best that were detected.
     pub fn set_kernels(&mut self, kernels: Kernels) {
         self.kernels = kernels;
+    }
+
+    /// Between two steps looks at `flag`, and ends with [`Error::Interrupted`] once it is set.
+    pub fn set_interrupt(&mut self, flag: &'m AtomicBool) {
+        self.interrupt = Some(flag);
+    }
+
+    /// The sizes of its memory.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where the time of this utterance went so far.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// The session, to ask how far it is.
@@ -95,9 +117,20 @@ impl<'m> Transcriber<'m> {
         self.text.finish(out)
     }
 
+    /// Ends the utterance where it is, after an error as well: what is held back of its text is written, nothing more
+    /// is decoded. Ready for the next utterance.
+    ///
+    /// # Errors
+    /// [`Error::Output`] if the text cannot be written.
+    pub fn abandon(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        self.reset();
+        self.text.finish(out)
+    }
+
     /// Ready for the next utterance, in the same memory.
     pub fn reset(&mut self) {
         self.session.reset();
+        self.timings = Timings::default();
     }
 
     /// Whether the model ended the text; further audio is not listened to.
@@ -109,7 +142,13 @@ impl<'m> Transcriber<'m> {
         let model = self.model.view().with_kernels(self.kernels);
         let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
         loop {
-            match self.session.step_probed(&model, &mut memory, self.executor, probe)? {
+            if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                return Err(Error::Interrupted);
+            }
+            let (before, start) = (Progress::of(&self.session), Instant::now());
+            let step = self.session.step_probed(&model, &mut memory, self.executor, probe)?;
+            self.timings.add(before, &self.session, step, start.elapsed());
+            match step {
                 Step::Token(token) => self.text.push(token.id, out)?,
                 Step::Worked => self.text.prepare()?,
                 Step::NeedAudio | Step::Done => return Ok(()),

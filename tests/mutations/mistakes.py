@@ -213,7 +213,7 @@ MISTAKES = [
     ),
     Mistake(
         "prompt one PAD short",
-        "the prompt is <s> and 32 + delay PAD; one PAD less",
+        "the prompt is BOS and 32 + delay PAD; one PAD less",
         (
             (
                 SCHEDULE,
@@ -327,10 +327,13 @@ MISTAKES = [
         Mistake(
             f"{name} window {change}",
             f"a query sees window keys, itself included; {result}",
-            ((file, "p.sliding_window, first", f"p.sliding_window {change[0]} 1, first"), *more),
+            ((file, f"heads, {window}, first", f"heads, {window} {change[0]} 1, first"), *more),
             *TOKENS,
         )
-        for name, file in (("encoder", ENCODER), ("decoder", DECODER))
+        for name, file, window in (
+            ("encoder", ENCODER, "p.sliding_window"),
+            ("decoder", DECODER, "layout.decoder_window()"),
+        )
         for change, result, more in (("+1", "one more", (ROOMIER,)), ("-1", "one less", ()))
     ),
     Mistake(

@@ -11,6 +11,7 @@ pub mod goldens;
 #[cfg(unix)]
 pub mod guard;
 pub mod npy;
+pub mod proc;
 pub mod program;
 pub mod random;
 pub mod reference;

@@ -60,13 +60,17 @@ fn files_of_every_variant_are_those_of_the_goldens() {
 }
 
 #[test]
-fn a_directory_has_the_same_bytes_for_any_number_of_threads() {
+fn a_model_has_the_same_bytes_for_any_number_of_threads() {
     // Tensors longer than one piece, so that threads really share one.
     let mut spec = Spec::variant('B');
     spec.vocab_size = 21_000;
     for dtype in Dtype::ALL {
         let bytes = spec.safetensors(dtype);
         for threads in [1, 3] {
+            assert!(
+                spec.safetensors_by(threads, dtype) == bytes,
+                "{dtype:?} by {threads} threads in memory"
+            );
             let dir = tempfile::tempdir().unwrap();
             spec.write(dir.path(), dtype, Weights::Full(threads)).unwrap();
             let written = fs::read(dir.path().join("consolidated.safetensors")).unwrap();

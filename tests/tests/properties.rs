@@ -15,8 +15,8 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         f32::NEG_INFINITY,
         f32::MAX,
         -1e9,
-        MAX_SAMPLE.next_up(),
-        (-MAX_SAMPLE).next_down(),
+        MAX_SAMPLE * (1.0 + f32::EPSILON),
+        -MAX_SAMPLE * (1.0 + f32::EPSILON),
     ]);
     let sound = prop_oneof![
         4 => Just(Sound::Audio),

@@ -224,6 +224,42 @@ fn d2_rings_that_wrapped_five_times_equal_a_full_history() {
     assert_eq!(engine.run(&options, &case.samples()).tokens, case.tokens);
 }
 
+/// A window smaller than the model's gives the bits of the same model with that window, in as small a cache.
+#[test]
+fn a_smaller_decoder_window_is_that_of_a_model_with_it() {
+    let case = Case::read('A', "speech_a4");
+    let (spec, samples) = (case.spec(), case.samples());
+    let engine = Engine::of(&spec);
+    let options = engine.options(case.delay_tokens);
+    let whole = engine.run(&options, &samples);
+    let model = spec.decoder.sliding_window;
+    for window in [1, 3, model - 1, model] {
+        let smaller = Options {
+            decoder_window: Some(window),
+            ..options
+        };
+        let run = engine.run(&smaller, &samples);
+        let mut other = spec.clone();
+        other.decoder.sliding_window = window;
+        let expected = Engine::of(&other).run(&options, &samples);
+        assert_same(&run, &expected, &format!("a window of {window}"));
+        assert_eq!(run.hash == whole.hash, window == model);
+        let layout = Layout::new(&engine.params, &smaller).unwrap();
+        assert_eq!(layout.decoder_window(), window);
+        assert_eq!(layout.decoder_capacity(), window - 1 + options.chunk);
+    }
+    for asked in [0, model + 1, usize::MAX] {
+        let options = Options {
+            decoder_window: Some(asked),
+            ..options
+        };
+        assert_eq!(
+            Layout::new(&engine.params, &options).unwrap_err(),
+            LayoutError::Window { asked, model }
+        );
+    }
+}
+
 /// D5: the model says end-of-text in the middle: a file ends there, a live stream goes on to its last position.
 #[test]
 fn d5_end_of_text_ends_a_file_but_not_a_live_stream() {

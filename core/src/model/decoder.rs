@@ -6,7 +6,7 @@ use super::weights::WeightsError;
 use super::{Pass, Role, rotary};
 use crate::format::params::DecoderParams;
 use crate::kernels::Heads;
-use crate::layout::{DecoderScratch, LayerScratch};
+use crate::layout::{DecoderScratch, LayerScratch, Layout};
 
 /// Query, key and value heads of the decoder.
 pub(crate) fn heads(params: &DecoderParams) -> Heads {
@@ -33,10 +33,10 @@ pub(crate) fn embed(pass: &mut Pass, tokens: impl Iterator<Item = u32>, x: &mut 
 /// `n = RMSNorm(x) * (1 + s)` and `s` the layer's row of `ada`.
 pub(crate) fn layers(
     pass: &mut Pass,
+    layout: &Layout,
     first: u64,
     ada: &[f32],
     cache: &mut [f32],
-    capacity: usize,
     decoder: &mut DecoderScratch<&mut [f32]>,
     scratch: LayerScratch<&mut [f32]>,
 ) -> Result<(), WeightsError> {
@@ -55,7 +55,7 @@ pub(crate) fn layers(
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
-    let layers = Cache::layers(cache, heads, capacity).zip(ada.chunks_exact(p.dim));
+    let layers = Cache::layers(cache, heads, layout.decoder_capacity()).zip(ada.chunks_exact(p.dim));
     for (layer, (mut cache, s)) in layers.enumerate() {
         let w = model.decoder_layer(layer)?;
 
@@ -66,7 +66,7 @@ pub(crate) fn layers(
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, first, k, v);
-        ops.attention(heads, p.sliding_window, first, q, cache.ring(), a);
+        ops.attention(heads, layout.decoder_window(), first, q, cache.ring(), a);
         ops.linear_add(&w.wo, None, a, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);

@@ -15,6 +15,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weights::TensorInfo;
 
@@ -292,6 +293,31 @@ impl Spec {
         safetensors::file(&self.tensors(dtype))
     }
 
+    /// [`Spec::safetensors`] in no more memory than the file's own size, made by some threads.
+    pub fn safetensors_by(&self, threads: usize, dtype: Dtype) -> Vec<u8> {
+        let (header, total) = self.header(dtype);
+        let mut file = vec![0; usize::try_from(total).expect("the file fits the address space")];
+        let (start, mut rest) = file.split_at_mut(header.len());
+        start.copy_from_slice(&header);
+        let infos = self.tensor_infos();
+        let jobs: Vec<_> = pieces(&infos)
+            .map(|(info, range)| {
+                let (bytes, behind) = std::mem::take(&mut rest).split_at_mut(range.len() * dtype.size());
+                rest = behind;
+                (info, range.start, bytes)
+            })
+            .collect();
+        let jobs = Mutex::new(jobs.into_iter());
+        let next = || jobs.lock().expect("no writer panicked").next();
+        let work = || {
+            while let Some((info, first, bytes)) = next() {
+                weights::fill(self, info, first, dtype, bytes);
+            }
+        };
+        std::thread::scope(|scope| (0..threads.max(1)).for_each(|_| drop(scope.spawn(work))));
+        file
+    }
+
     /// Length word and header of `consolidated.safetensors`, and the length of the whole file.
     pub fn header(&self, dtype: Dtype) -> (Vec<u8>, u64) {
         let infos = self.tensor_infos();
@@ -323,16 +349,14 @@ impl Spec {
     /// Fills the data of the file at `path` from `start` on. Threads take pieces in turn, each by its own handle.
     fn write_data(&self, path: &Path, start: u64, dtype: Dtype, threads: usize) -> io::Result<()> {
         let infos = self.tensor_infos();
-        let mut pieces: Vec<(&TensorInfo, Range<usize>, u64)> = Vec::new();
         let mut offset = start;
-        for info in &infos {
-            for first in (0..info.elements()).step_by(PIECE) {
-                let range = first..info.elements().min(first + PIECE);
-                let bytes = (range.len() * dtype.size()) as u64;
-                pieces.push((info, range, offset));
-                offset += bytes;
-            }
-        }
+        let pieces: Vec<(&TensorInfo, Range<usize>, u64)> = pieces(&infos)
+            .map(|(info, range)| {
+                let begin = offset;
+                offset += (range.len() * dtype.size()) as u64;
+                (info, range, begin)
+            })
+            .collect();
         let next = AtomicUsize::new(0);
         let work = || -> io::Result<()> {
             let mut file = OpenOptions::new().write(true).open(path)?;
@@ -352,4 +376,12 @@ impl Spec {
                 .try_for_each(|handle| handle.join().expect("a writer panicked"))
         })
     }
+}
+
+/// The elements of all tensors in the order of the file, at most [`PIECE`] of one tensor at a time.
+fn pieces(infos: &[TensorInfo]) -> impl Iterator<Item = (&TensorInfo, Range<usize>)> {
+    infos.iter().flat_map(|info| {
+        let starts = (0..info.elements()).step_by(PIECE);
+        starts.map(move |first| (info, first..info.elements().min(first + PIECE)))
+    })
 }

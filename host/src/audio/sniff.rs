@@ -1,0 +1,174 @@
+//! What a file is, by its first bytes.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use voxtral_core::format::wav::{WavError, container_name};
+
+use super::{AudioError, Opened};
+use crate::error::Error;
+
+/// Bytes that are looked at: the first page of an Ogg with the name of its codec.
+const HEAD: usize = 64;
+
+/// Formats that there are readers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Container {
+    Wav,
+    Flac,
+    Mp3,
+    Ogg,
+    Mp4,
+    /// A plain stream of AAC.
+    Adts,
+    Aiff,
+}
+
+impl Container {
+    /// The name that errors tell.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Wav => "a WAV",
+            Self::Flac => "a FLAC",
+            Self::Mp3 => "an MP3",
+            Self::Ogg => "an Ogg",
+            Self::Mp4 => "an MP4 (M4A)",
+            Self::Adts => "an AAC (ADTS)",
+            Self::Aiff => "an AIFF",
+        }
+    }
+
+    /// The cargo feature that it needs.
+    pub(super) fn feature(self) -> &'static str {
+        match self {
+            Self::Wav => "wav-codecs",
+            Self::Flac => "flac",
+            Self::Mp3 => "mp3",
+            Self::Ogg => "ogg",
+            Self::Mp4 | Self::Adts => "m4a",
+            Self::Aiff => "aiff",
+        }
+    }
+
+    /// Whether its decoder is built in.
+    #[cfg(feature = "decoders")]
+    pub(super) fn built_in(self) -> bool {
+        match self {
+            Self::Wav => cfg!(feature = "wav-codecs"),
+            Self::Flac => cfg!(feature = "flac"),
+            Self::Mp3 => cfg!(feature = "mp3"),
+            Self::Ogg => cfg!(feature = "ogg"),
+            Self::Mp4 | Self::Adts => cfg!(feature = "m4a"),
+            Self::Aiff => cfg!(feature = "aiff"),
+        }
+    }
+}
+
+/// The format of a file, which is left at its beginning: the one behind ID3 tags.
+///
+/// # Errors
+/// [`Error::Audio`] if it is not known or never read, [`Error::Wav`] if there are no bytes.
+pub(super) fn container(opened: &mut Opened) -> Result<Container, Error> {
+    let mut start = 0;
+    loop {
+        let mut head = [0; HEAD];
+        let head = read_at(opened, start, &mut head).map_err(|source| opened.refuse(source))?;
+        if let Some(length) = id3_length(head) {
+            start += length;
+            continue;
+        }
+        let found = by_head(head);
+        let container = match found {
+            Ok(container) => container,
+            // Behind a tag there is an MP3, even if it does not begin with a frame.
+            Err(AudioError::Unknown { .. }) if start > 0 => Container::Mp3,
+            Err(_) if head.is_empty() => {
+                return Err(Error::Wav {
+                    path: opened.path.clone(),
+                    source: WavError::Empty,
+                });
+            }
+            Err(error) => return Err(opened.audio(error)),
+        };
+        opened
+            .file
+            .seek(SeekFrom::Start(start))
+            .map_err(|source| opened.refuse(source))?;
+        return Ok(container);
+    }
+}
+
+fn by_head(head: &[u8]) -> Result<Container, AudioError> {
+    Ok(match head {
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Container::Wav,
+        [b'R', b'F', b'6', b'4' | b'X', ..] | [b'B', b'W', b'6', b'4', ..] => Container::Wav,
+        // A WAV that is cut within its first bytes is told as such.
+        _ if head.len() < 12 && (head.starts_with(b"RIFF") || b"RIFF".starts_with(head)) && !head.is_empty() => {
+            Container::Wav
+        }
+        [b'f', b'L', b'a', b'C', ..] => Container::Flac,
+        [b'O', b'g', b'g', b'S', ..] => match ogg_codec(head) {
+            Some(codec) => {
+                return Err(AudioError::Codec {
+                    container: "an Ogg",
+                    codec,
+                });
+            }
+            None => Container::Ogg,
+        },
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] => Container::Mp4,
+        [b'F', b'O', b'R', b'M', _, _, _, _, b'A', b'I', b'F', b'F' | b'C', ..] => Container::Aiff,
+        [0xFF, 0xF0 | 0xF1 | 0xF8 | 0xF9, ..] => Container::Adts,
+        [0xFF, 0xE2 | 0xE3 | 0xF2 | 0xF3 | 0xFA | 0xFB, ..] => Container::Mp3,
+        _ => {
+            let length = head.len().min(12);
+            return Err(match container_name(&head[..length]) {
+                Some(container) => AudioError::Format { container },
+                None => {
+                    let mut found = [0; 12];
+                    found[..length].copy_from_slice(&head[..length]);
+                    AudioError::Unknown {
+                        found,
+                        length: length as u8,
+                    }
+                }
+            });
+        }
+    })
+}
+
+/// The codec of an Ogg, if it is one that is not read. Its name begins the first packet, which begins behind 27 bytes of
+/// page and one for each of its segments.
+fn ogg_codec(head: &[u8]) -> Option<&'static str> {
+    let segments = usize::from(*head.get(26)?);
+    let packet = head.get(27 + segments..)?;
+    [(&b"OpusHead"[..], "Opus"), (b"Speex   ", "Speex")]
+        .into_iter()
+        .find_map(|(start, codec)| packet.starts_with(start).then_some(codec))
+}
+
+/// Bytes of an ID3 tag: ten and what its four bytes of seven bits say, and ten more if it has a footer.
+fn id3_length(head: &[u8]) -> Option<u64> {
+    let [b'I', b'D', b'3', _, _, flags, s0, s1, s2, s3, ..] = *head else {
+        return None;
+    };
+    let size = [s0, s1, s2, s3]
+        .iter()
+        .fold(0, |size, byte| size << 7 | u64::from(byte & 0x7F));
+    let footer = if flags & 0x10 == 0 { 0 } else { 10 };
+    Some(10 + size + footer)
+}
+
+/// As many bytes from an offset as there are, up to a full buffer.
+fn read_at<'b>(opened: &mut Opened, offset: u64, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+    opened.file.seek(SeekFrom::Start(offset))?;
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match opened.file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(&buffer[..filled])
+}

@@ -1,0 +1,110 @@
+//! Options that several subcommands have.
+
+use std::env;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use clap::Args;
+use voxtral_core::layout::Options;
+
+use super::console::Console;
+use crate::error::Error;
+use crate::model::{EMBEDDED_NAME, Model};
+use crate::pool::Pool;
+
+/// The variable that names the model where `-d` does not.
+const MODEL_VARIABLE: &str = "VOXTRAL_MODEL";
+
+/// Which model.
+#[derive(Args, Debug)]
+pub(super) struct ModelOptions {
+    /// Directory of the model: consolidated.safetensors, params.json, tekken.json [default: VOXTRAL_MODEL, else the
+    /// small model that is built in]
+    #[arg(short = 'd', value_name = "DIR")]
+    model: Option<PathBuf>,
+}
+
+impl ModelOptions {
+    /// Opens the model that was named, or the one that is built in, which is told.
+    pub(super) fn open(&self, console: &Console) -> Result<Model, Error> {
+        if let Some(directory) = &self.model {
+            return Model::open(directory);
+        }
+        if let Some(directory) = variable() {
+            return Model::open(Path::new(&directory)).map_err(|source| Error::FromEnvironment {
+                variable: MODEL_VARIABLE,
+                source: Box::new(source),
+            });
+        }
+        let model = Model::embedded()?;
+        console.note(format_args!(
+            "no -d DIR given, nor {MODEL_VARIABLE}: using {EMBEDDED_NAME}"
+        ));
+        Ok(model)
+    }
+
+    /// The name of the model for a person.
+    pub(super) fn name(&self) -> String {
+        let directory = self.model.clone().or_else(|| variable().map(PathBuf::from));
+        directory.map_or_else(|| EMBEDDED_NAME.into(), |path| path.display().to_string())
+    }
+}
+
+/// An empty variable counts as none.
+fn variable() -> Option<std::ffi::OsString> {
+    env::var_os(MODEL_VARIABLE).filter(|value| !value.is_empty())
+}
+
+/// What decides how large a session is.
+#[derive(Args, Debug)]
+pub(super) struct SessionOptions {
+    /// How far the text lags behind the audio: 80, 160, …, 1200 or 2400 [default: what the model says, 480]
+    #[arg(long, value_name = "MS")]
+    delay: Option<usize>,
+    /// Positions of 80 ms that the decoder sees, if fewer than the model's 8192: less memory, but text may differ
+    #[arg(long, value_name = "N")]
+    window: Option<usize>,
+    /// Positions of 80 ms that one pass of the encoder covers: more is faster for files, fewer need less memory and
+    /// answer sooner; the text is the same [default: 25]
+    #[arg(long, value_name = "N")]
+    chunk: Option<usize>,
+}
+
+impl SessionOptions {
+    /// The options for a model. A smaller window than the model's is told.
+    pub(super) fn of(&self, model: &Model, console: &Console) -> Result<Options, Error> {
+        let mut options = Options::from(model.vocabulary());
+        if let Some(ms) = self.delay {
+            options = options.with_delay_ms(ms)?;
+        }
+        if let Some(chunk) = self.chunk {
+            options.chunk = chunk;
+        }
+        let own = model.params().decoder.sliding_window;
+        options.decoder_window = self.window;
+        if let Some(window) = self.window.filter(|&window| (1..own).contains(&window)) {
+            console.note(format_args!(
+                "a window of {window} positions instead of the model's {own}: the text may differ from the model's \
+                 after {:.1} s",
+                window as f64 * 0.08
+            ));
+        }
+        Ok(options)
+    }
+}
+
+/// How it is computed.
+#[derive(Args, Debug)]
+pub(super) struct ThreadOptions {
+    /// Threads that compute [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl ThreadOptions {
+    pub(super) fn pool(&self) -> Pool {
+        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Pool::new(self.threads.map_or_else(cores, NonZeroUsize::get))
+    }
+}

@@ -1,0 +1,32 @@
+//! `voxtral --version`.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use voxtral_core::kernels::Kernels;
+
+use crate::audio;
+
+/// Version, target, the kernels that this machine gets, and what is built in.
+pub(super) fn text() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let features = match env!("VOXTRAL_FEATURES") {
+            "" => "none",
+            features => features,
+        };
+        let mut text = String::from(env!("CARGO_PKG_VERSION"));
+        let formats = audio::formats().join(", ");
+        let lines = [
+            ("target", env!("VOXTRAL_TARGET")),
+            ("instruction set", Kernels::detect().name()),
+            ("features", features),
+            ("audio", &formats),
+        ];
+        for (name, value) in lines {
+            // Into a String, which does not fail.
+            let _ = write!(text, "\n{name:<16} {value}");
+        }
+        text
+    });
+    &TEXT
+}
