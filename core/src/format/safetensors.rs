@@ -34,6 +34,7 @@ use core::cmp::Ordering;
 use core::ops::Range;
 
 use super::json::{Event, Reader, Str};
+use super::sort::sort_by;
 
 mod dtype;
 mod error;
@@ -139,7 +140,8 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
     };
 
     check_names(entries, bytes)?;
-    entries.sort_unstable_by_key(|entry| (entry.begin, entry.end, entry.name.start));
+    let order = |entry: &Entry| (entry.begin, entry.end, entry.name.start);
+    sort_by(entries, |a, b| order(a) < order(b));
     let mut data_end = 0;
     for (index, entry) in entries.iter_mut().enumerate() {
         check_place(entry, data_end, index == 0)?;
@@ -172,7 +174,9 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
 
 fn sort_by_name(entries: &mut [Entry], bytes: &[u8]) {
     let name = |entry: &Entry| entry.name.resolve(bytes);
-    entries.sort_unstable_by(|a, b| name(a).cmp(&name(b)).then(a.name.start.cmp(&b.name.start)));
+    sort_by(entries, |a, b| {
+        name(a).cmp(&name(b)).then(a.name.start.cmp(&b.name.start)).is_lt()
+    });
 }
 
 /// No name stands twice. Looked at before the data, or two tensors of one name and place would count as an overlap.

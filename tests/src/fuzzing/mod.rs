@@ -106,6 +106,7 @@ pub fn params(data: &[u8]) {
             left_pad_tokens: 32,
             chunk,
             stop_at_end_of_text: true,
+            decoder_window: None,
             bos: 1,
             eos: 2,
             streaming_pad: 32,
