@@ -1,9 +1,8 @@
 //! The JSON reader against `serde_json`: the same texts accepted, the same values read.
 
 use proptest::prelude::*;
-use serde_json::Value;
-use voxtral_core::format::json::{self, ErrorKind, Event, Reader, Str};
-use voxtral_tests::agreement::json::{agree, read, skip, text};
+use voxtral_core::format::json::{self, ErrorKind, Event, Reader};
+use voxtral_tests::agreement::json::agree;
 
 #[track_caller]
 fn refused(text: &[u8], kind: ErrorKind, offset: usize) {

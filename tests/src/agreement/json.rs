@@ -6,7 +6,7 @@ use serde_json::Value;
 use voxtral_core::format::json::{self, Event, Reader, Str};
 
 /// A whole text as a value, built from events.
-pub fn read(text: &[u8]) -> Result<Value, json::Error> {
+fn read(text: &[u8]) -> Result<Value, json::Error> {
     let mut reader = Reader::new(text);
     let first = reader.next()?;
     let value = value(&mut reader, first)?;
@@ -17,7 +17,7 @@ pub fn read(text: &[u8]) -> Result<Value, json::Error> {
     Ok(value)
 }
 
-pub fn text(string: Str<'_>) -> String {
+fn text(string: Str<'_>) -> String {
     let decoded = String::from_utf8(string.bytes().collect()).expect("decoded strings are UTF-8");
     assert_eq!(string.chars().collect::<String>(), decoded);
     assert_eq!(string.to_string(), decoded);
@@ -64,7 +64,7 @@ fn value(reader: &mut Reader<'_>, first: Event<'_>) -> Result<Value, json::Error
 }
 
 /// Reads without looking, by [`Reader::skip_value`].
-pub fn skip(text: &[u8]) -> Result<(), json::Error> {
+fn skip(text: &[u8]) -> Result<(), json::Error> {
     let mut reader = Reader::new(text);
     reader.skip_value()?;
     reader.next().map(|end| assert_eq!(end, Event::End))

@@ -7,9 +7,9 @@ use voxtral_core::layout::Options;
 use crate::calls::{Bench, Call, Models, Sound};
 
 /// Calls that one input makes at most: together with the lengths below they bound the time of a run.
-const MOST_CALLS: usize = 24;
+const MOST_CALLS: usize = 20;
 /// Samples that one call feeds at most.
-const MOST_SAMPLES: usize = 3000;
+const MOST_SAMPLES: usize = 2000;
 
 /// The generated models, made once.
 pub(super) fn models() -> &'static Models {
