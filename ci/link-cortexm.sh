@@ -78,6 +78,10 @@ fi
 symbols=$(nm -C "$image")
 # Without this an image that lost its contents would pass.
 grep -q 'voxtral_core::' <<< "$symbols" || die "$image holds nothing of core"
+without_panic=$out/$triple/release/no-panic
+for part in audio format::json format::params format::safetensors format::tekken format::wav layout; do
+    nm -C "$without_panic" | grep "voxtral_core::$part" > /dev/null || die "$without_panic holds nothing of $part"
+done
 allocators='__rust_(alloc|dealloc|realloc)|__r(g|dl)_|[^_a-z](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|_?sbrk)$|[ <]alloc::'
 if found=$(grep -E "$allocators" <<< "$symbols"); then
     die "an allocator is linked into $image:"$'\n'"$found"
@@ -94,4 +98,4 @@ say "$image: no allocator in $(wc -l <<< "$symbols") symbols"
 for name in .text .rodata .data .bss; do
     printf '%9d B %s\n' "$(section "$name")" "$name"
 done
-say "$out/$triple/release/no-panic: no way to panic"
+say "$without_panic: no way to panic"
