@@ -1,5 +1,6 @@
 #!/bin/bash
-# Links core into an image for a Cortex-M4F without std and without an allocator, and looks into the image.
+# Links core into an image for a Cortex-M4F without std and without an allocator, and looks into the image; and all
+# that reads bytes into another one, which links only if nothing in it can panic.
 #
 # The compiler is the installed one if it has the target (rustup target add thumbv7em-none-eabihf). Otherwise it is
 # Debian's, which comes with the sources of Rust's own core library and builds that first.
@@ -10,7 +11,6 @@ set -euo pipefail
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 
 triple=thumbv7em-none-eabihf
-crate=$root/tests/firmware/link
 out=$target/bare-metal
 image=$out/$triple/release/link
 
@@ -39,9 +39,7 @@ find_lld() {
 }
 
 need="linking for bare metal needs rustup target add $triple, or Debian's Rust with its sources"
-if has_target; then
-    (cd "$crate" && CARGO_TARGET_DIR=$out cargo build --release --target "$triple")
-else
+if ! has_target; then
     if ! debian_ready; then
         can_install || cannot "$need"
         # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
@@ -52,16 +50,26 @@ else
         install_or_cannot lld -- "$need and lld"
         linker=$(find_lld)
     }
-    (
-        cd "$crate"
+fi
+
+# build NAME: the image of tests/firmware/NAME.
+build() {
+    cd "$root/tests/firmware/$1"
+    export CARGO_TARGET_DIR=$out
+    if has_target; then
+        cargo build --release --target "$triple"
+    else
         unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN
         # build-std is unstable: this lets the stable compiler do it.
         export RUSTC_BOOTSTRAP=1
-        export PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc CARGO_TARGET_DIR=$out
+        export PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc
         export CARGO_TARGET_THUMBV7EM_NONE_EABIHF_LINKER=$linker
         /usr/bin/cargo build --release -Zbuild-std=core --target "$triple"
-    )
-fi
+    fi
+}
+
+(build link)
+(build no-panic) || die "something that reads input can panic, if the linker misses a_panic_path_is_left above"
 
 if ! command -v nm > /dev/null || ! command -v readelf > /dev/null; then
     install_or_cannot binutils -- "looking into the image needs nm and readelf"
@@ -70,6 +78,10 @@ fi
 symbols=$(nm -C "$image")
 # Without this an image that lost its contents would pass.
 grep -q 'voxtral_core::' <<< "$symbols" || die "$image holds nothing of core"
+without_panic=$out/$triple/release/no-panic
+for part in audio format::json format::params format::safetensors format::tekken format::wav layout; do
+    nm -C "$without_panic" | grep "voxtral_core::$part" > /dev/null || die "$without_panic holds nothing of $part"
+done
 allocators='__rust_(alloc|dealloc|realloc)|__r(g|dl)_|[^_a-z](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|_?sbrk)$|[ <]alloc::'
 if found=$(grep -E "$allocators" <<< "$symbols"); then
     die "an allocator is linked into $image:"$'\n'"$found"
@@ -86,3 +98,4 @@ say "$image: no allocator in $(wc -l <<< "$symbols") symbols"
 for name in .text .rodata .data .bss; do
     printf '%9d B %s\n' "$(section "$name")" "$name"
 done
+say "$without_panic: no way to panic"

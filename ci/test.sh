@@ -1,9 +1,12 @@
 #!/bin/bash
 # The test command, for people and CI alike: ci/test.sh
 #
-# Format, lints, documentation, tests, the oldest Rust, core linked for a microcontroller, and kernels on emulated
-# 64-bit Arm. What is missing is installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step
-# that needs more than Rust says so and is left out, unless CI is set: then it is an error.
+# Format, lints, documentation, tests, the oldest Rust, core linked for a microcontroller (without any way to panic in
+# what reads input), and kernels on emulated 64-bit Arm. Longer checks are by themselves: ci/fuzz.sh, ci/asan.sh,
+# ci/valgrind.sh.
+#
+# What is missing is installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step that needs
+# more than Rust says so and is left out, unless CI is set: then it is an error.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -66,6 +69,8 @@ mistakes() {
 step toolchain toolchain
 step format cargo fmt --all --check
 step "format, firmware" cargo fmt --manifest-path tests/firmware/link/Cargo.toml --check
+step "format, firmware without panics" cargo fmt --manifest-path tests/firmware/no-panic/Cargo.toml --check
+step "format, fuzz targets" cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 step lints cargo clippy --release --workspace --all-targets -- -D warnings
 step documentation documentation
 step tests cargo test --release --workspace

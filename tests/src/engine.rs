@@ -66,6 +66,11 @@ impl Engine {
         Model::new(&self.weights, &self.slots, &self.binding)
     }
 
+    /// The same over other bytes, which should be the same weights elsewhere.
+    pub fn model_at<'a>(&'a self, weights: &'a [u8]) -> Model<'a> {
+        Model::new(weights, &self.slots, &self.binding)
+    }
+
     /// The options of `tekken.json` with another delay.
     pub fn options(&self, delay_tokens: usize) -> Options {
         Options {

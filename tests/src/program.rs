@@ -57,10 +57,14 @@ pub fn long_wav(path: &Path, seconds: usize) {
     writer.finalize().expect("room");
 }
 
-/// The program, built if it is not fresh, beside the tests that run it.
+/// The program, built if it is not fresh, beside the tests that run it; or the one that the environment variable
+/// `VOXTRAL_PROGRAM` names.
 pub fn path() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
+        if let Some(program) = std::env::var_os("VOXTRAL_PROGRAM") {
+            return program.into();
+        }
         let test = std::env::current_exe().expect("the path of this test");
         // <target>/<profile>/deps/<test>
         let profile = test

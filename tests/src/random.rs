@@ -28,6 +28,11 @@ pub fn uniform(key: u64, i: u64) -> f64 {
     f64::from(top - (1 << 23)) * (1.0 / 8_388_608.0)
 }
 
+/// How many cases a property is tried with: `usual`, or as the environment variable `PROPTEST_CASES` says.
+pub fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").map_or(usual, |cases| cases.parse().expect("PROPTEST_CASES is a number"))
+}
+
 /// A sequence of draws for choices in tests.
 #[derive(Clone, Debug)]
 pub struct Stream {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use voxtral_core::format::fields::{Expected, FieldError, Found};
 use voxtral_core::format::params::{DecoderParams, EncoderParams, Error, MAX_SIZE, Params};
+use voxtral_tests::random::cases;
 
 const ENCODER: &str = "multimodal.whisper_model_args.encoder_args";
 const AUDIO: &str = "multimodal.whisper_model_args.encoder_args.audio_encoding_args";
@@ -522,8 +523,27 @@ fn every_prefix_of_the_file_is_refused() {
     assert!(matches!(Params::parse(&twice), Err(Error::Field(FieldError::Json(_)))));
 }
 
+fn values() -> impl Strategy<Value = Value> {
+    let others = [
+        json!(null),
+        json!(true),
+        json!(false),
+        json!("rope"),
+        json!([]),
+        json!({}),
+    ];
+    prop_oneof![
+        4 => (0..70u64).prop_map(Value::from),
+        4 => (0..66u32, -1..2i64).prop_map(|(bit, more)| json!(2f64.powi(bit as i32) + more as f64)),
+        4 => (0..64u32, -1..2i64).prop_map(|(bit, more)| json!((1u64 << bit).wrapping_add_signed(more))),
+        2 => any::<f64>().prop_map(Value::from),
+        1 => any::<i64>().prop_map(Value::from),
+        1 => prop::sample::select(others.to_vec()),
+    ]
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(128), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_order_of_keys_reads_alike(seed in any::<u64>()) {
@@ -535,6 +555,19 @@ proptest! {
             }
         });
         prop_assert_eq!(Params::parse(text.as_bytes()), parse(&real()));
+    }
+
+    /// Any values in any places of the real file: what is accepted is within bounds, and read as others read it.
+    #[test]
+    fn any_values(edits in proptest::collection::vec((any::<prop::sample::Index>(), values()), 1..5)) {
+        let (mut file, paths) = (real(), all_paths());
+        for (index, value) in edits {
+            // Unless an earlier edit has taken its object away.
+            if let Some(place) = file.pointer_mut(&pointer(&paths[index.index(paths.len())])) {
+                *place = value;
+            }
+        }
+        voxtral_tests::fuzzing::params(file.to_string().as_bytes());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tekken::{N_SPECIAL, Parts, Text, entry, hex, plain_bytes, read, read_json, root};
 use voxtral_core::format::tekken::Error;
 use voxtral_core::format::utf8::Utf8Joiner;
+use voxtral_tests::random::cases;
 
 fn ids(value: &Value) -> Vec<u32> {
     value
@@ -196,7 +197,7 @@ fn joined_text_equals_the_lossy_text_exhaustively() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 256,
+        cases: cases(256),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tekken::{N_SPECIAL, Parts, Text, base64, entry, plain_bytes, read, read_json};
 use voxtral_core::format::fields::FieldError;
 use voxtral_core::format::tekken::{Error, IndexProgress, Vocabulary};
+use voxtral_tests::random::cases;
 
 #[test]
 fn every_known_file() {
@@ -558,7 +559,7 @@ fn full_size_file_and_its_times() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(256), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_end_in_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -589,6 +590,37 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// Entries exchanged, repeated, taken away and of any content, and any sizes: what is accepted is read as others
+    /// read it, and the index is the same at once and step by step.
+    #[test]
+    fn any_entries_and_sizes(
+        edits in proptest::collection::vec(
+            (0..8u8, any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u16>()), 0..4,
+        ),
+        order in Just([0, 1, 2, 3]).prop_shuffle(),
+    ) {
+        let mut parts = Parts::new();
+        parts.specials = json!([{"rank": 1, "token_str": "<s>"}, {"rank": 2, "token_str": "</s>"}]);
+        for (kind, place, with, number) in edits {
+            let n = parts.vocab.len();
+            let (place, with) = (place.index(n), with.index(n));
+            match kind {
+                0 => parts.vocab.swap(place, with),
+                1 => drop(parts.vocab.remove(place)),
+                2 => parts.vocab[place] = parts.vocab[with].clone(),
+                3 => parts.vocab[place]["rank"] = json!(with),
+                4 => parts.vocab[place] = entry(place as u32, &number.to_be_bytes()),
+                5 => parts.vocab[place]["token_bytes"] = json!(base64(&number.to_le_bytes())),
+                6 => parts.config["default_vocab_size"] = json!(1001 + place + usize::from(number % 3)),
+                _ => {
+                    let key = ["rank", "token_str"][place % 2];
+                    parts.specials[with % 2][key] = json!(number);
+                }
+            }
+        }
+        voxtral_tests::fuzzing::tekken(&parts.file(&order));
     }
 
     /// Any bytes survive base64 and the way back.

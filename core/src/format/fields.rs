@@ -131,10 +131,14 @@ impl Excerpt {
     }
 
     fn push(&mut self, character: char) {
-        let end = self.len.saturating_add(character.len_utf8());
+        let mut buffer = [0; 4];
+        let encoded = character.encode_utf8(&mut buffer).as_bytes();
+        let end = self.len.saturating_add(encoded.len());
         match self.bytes.get_mut(self.len..end) {
             Some(room) => {
-                character.encode_utf8(room);
+                for (place, byte) in room.iter_mut().zip(encoded) {
+                    *place = *byte;
+                }
                 self.len = end;
             }
             None => self.cut = true,
@@ -170,7 +174,11 @@ pub(crate) struct Value {
 
 /// The dotted path of the object a path is in, and the last name.
 fn split(path: &'static str) -> (&'static str, &'static str) {
-    path.rsplit_once('.').unwrap_or(("", path))
+    let dot = path.bytes().rposition(|byte| byte == b'.');
+    match dot.and_then(|dot| path.split_at_checked(dot)) {
+        Some((object, last)) => (object, last.strip_prefix('.').unwrap_or(last)),
+        None => ("", path),
+    }
 }
 
 impl<const N: usize> Fields<N> {

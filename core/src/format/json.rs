@@ -30,6 +30,7 @@
 
 use core::fmt;
 
+mod float;
 mod scan;
 mod value;
 

@@ -15,6 +15,7 @@ pub mod fields;
 pub mod json;
 pub mod params;
 pub mod safetensors;
+mod sort;
 pub mod tekken;
 pub mod utf8;
 pub mod wav;

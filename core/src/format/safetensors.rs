@@ -34,6 +34,7 @@ use core::cmp::Ordering;
 use core::ops::Range;
 
 use super::json::{Event, Reader, Str};
+use super::sort::sort_by;
 
 mod dtype;
 mod error;
@@ -144,7 +145,8 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
         // The place in the order of names, for the way back. In the order of the data, these are what is to stand here.
         entry.by_offset = index as u32;
     }
-    entries.sort_unstable_by_key(|entry| (entry.begin, entry.end, entry.name.start));
+    let order = |entry: &Entry| (entry.begin, entry.end, entry.name.start);
+    sort_by(entries, |a, b| order(a) < order(b));
     let mut data_end = 0;
     for (index, entry) in entries.iter().enumerate() {
         check_place(entry, data_end, index == 0)?;
@@ -176,7 +178,9 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
 /// Leaves the entries in the order of names.
 fn check_names(entries: &mut [Entry], bytes: &[u8]) -> Result<(), Error> {
     let name = |entry: &Entry| entry.name.resolve(bytes);
-    entries.sort_unstable_by(|a, b| name(a).cmp(&name(b)).then(a.name.start.cmp(&b.name.start)));
+    sort_by(entries, |a, b| {
+        name(a).cmp(&name(b)).then(a.name.start.cmp(&b.name.start)).is_lt()
+    });
     for pair in entries.windows(2) {
         if let [Entry { name: first, .. }, Entry { name: second, .. }] = *pair {
             if first.resolve(bytes) == second.resolve(bytes) {

@@ -558,7 +558,8 @@ impl Demuxer {
 
     /// Decodes until the bytes are used up or the samples are full; returns the bytes taken.
     fn decode(&mut self, format: &Format, bytes: &[u8], samples: &mut &mut [f32]) -> usize {
-        let (width, block) = (format.encoding.width(), format.block());
+        // Neither is 0; written so that the compiler knows it, too.
+        let (width, block) = (format.encoding.width().max(1), format.block().max(1));
         let channels = f64::from(format.channels);
         let mut rest = bytes;
         while !samples.is_empty() && !rest.is_empty() {

@@ -172,6 +172,7 @@ type Edit = (u8, prop::sample::Index, prop::sample::Index);
 fn edited(mut specs: Vec<Spec>, mut data_len: usize, edits: &[Edit]) -> Vec<u8> {
     let mut parts_before = Vec::new();
     let mut bytes_edits = Vec::new();
+    let mut whole_edit = None;
     for (kind, place, with) in edits {
         let n = specs.len();
         let nudge = |text: &str| {
@@ -193,6 +194,8 @@ fn edited(mut specs: Vec<Spec>, mut data_len: usize, edits: &[Edit]) -> Vec<u8> 
             }
             1 => parts_before.push(format!("\"__metadata__\":{}", METADATA[with.index(METADATA.len())])),
             2 => bytes_edits.push((*place, *with)),
+            // The file is cut, or grows in the middle.
+            16 => whole_edit = Some((*place, *with)),
             _ if n == 0 => {}
             3 => specs[place.index(n)].begin = nudge(&specs[place.index(n)].begin),
             4 => specs[place.index(n)].end = nudge(&specs[place.index(n)].end),
@@ -241,6 +244,16 @@ fn edited(mut specs: Vec<Spec>, mut data_len: usize, edits: &[Edit]) -> Vec<u8> 
                 let spec = specs[place.index(n)].clone();
                 specs.insert(with.index(n + 1), spec);
             }
+            // Two tensors change places, or one lies on another, or both on one place.
+            13 | 14 => {
+                let (a, b) = (place.index(n), with.index(n));
+                let (one, other) = (specs[a].clone(), specs[b].clone());
+                (specs[a].begin, specs[a].end) = (other.begin, other.end);
+                if *kind == 13 {
+                    (specs[b].begin, specs[b].end) = (one.begin, one.end);
+                }
+            }
+            15 => specs[place.index(n)].begin = specs[with.index(n)].begin.clone(),
             _ => {
                 specs.remove(place.index(n));
             }
@@ -252,12 +265,21 @@ fn edited(mut specs: Vec<Spec>, mut data_len: usize, edits: &[Edit]) -> Vec<u8> 
         let place = place.index(header.len());
         header[place] = b"{}[],:\"\\ 0aF\x00\xff"[with.index(14)];
     }
-    file(header, data_len)
+    let mut file = file(header, data_len);
+    if let Some((place, with)) = whole_edit {
+        let place = place.index(file.len());
+        if with.index(2) == 0 {
+            file.truncate(place);
+        } else {
+            file.insert(place, with.index(256) as u8);
+        }
+    }
+    file
 }
 
-fn cases(cases: u32) -> ProptestConfig {
+fn cases(usual: u32) -> ProptestConfig {
     ProptestConfig {
-        cases,
+        cases: voxtral_tests::random::cases(usual),
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -281,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn files_with_changes((specs, data_len) in specs(), edits in prop::collection::vec((0..14u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..4)) {
+    fn files_with_changes((specs, data_len) in specs(), edits in prop::collection::vec((0..18u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..4)) {
         let _ = agree(&edited(specs, data_len, &edits));
     }
 }

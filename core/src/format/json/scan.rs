@@ -1,6 +1,6 @@
 //! The tokens of JSON: each function takes the text from some byte on, and gives back what is behind the token.
 
-use super::{ErrorKind, Number, Str};
+use super::{ErrorKind, Number, Str, float};
 
 /// Text not yet read.
 pub(super) type Rest<'a> = &'a [u8];
@@ -209,7 +209,7 @@ pub(super) fn number(start: Rest<'_>) -> Result<(Number<'_>, Rest<'_>), Fault<'_
     }
     let raw = start.get(..start.len().saturating_sub(rest.len())).unwrap_or_default();
     let number = Number::new(raw);
-    if magnitude > ALWAYS_FINITE_DIGITS && !number.as_f64().is_finite() {
+    if magnitude > ALWAYS_FINITE_DIGITS && !float::is_finite(raw) {
         return Err((ErrorKind::NumberOutOfRange, start));
     }
     Ok((number, rest))

@@ -3,6 +3,7 @@
 use core::cmp::Ordering;
 use core::fmt;
 
+use super::float;
 use super::scan::{Rest, decimal, hex4};
 
 /// A number, kept as it was written.
@@ -29,11 +30,7 @@ impl<'a> Number<'a> {
 
     /// The nearest `f64`, ties to even. Always finite.
     pub fn as_f64(&self) -> f64 {
-        // The grammar of JSON's numbers is part of what `f64` parses, so there is always a value.
-        core::str::from_utf8(self.raw)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(f64::NAN)
+        float::parse(self.raw)
     }
 }
 
