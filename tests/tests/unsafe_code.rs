@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The ways in which a row can say that its code is reached, and where they are kept.
-const WAYS: [(&str, &str); 5] = [
+const WAYS: [(&str, &str); 6] = [
+    ("bench", "tests/benches/kernels.rs"),
     ("guard", "tests/tests/guard.rs"),
     ("asan", "ci/asan.sh"),
     ("valgrind", "ci/valgrind.sh"),
