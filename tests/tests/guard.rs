@@ -150,7 +150,7 @@ fn cut_files() {
         for path in corpus(name) {
             let bytes = file(name, std::fs::read(path).unwrap());
             let mut place = Guarded::ending(bytes.len(), 0);
-            for len in (0..bytes.len()).step_by(1 + bytes.len() / 600) {
+            for len in (0..bytes.len()).step_by(1 + bytes.len() / 60) {
                 // The end stays where the page is, so the shortened file is moved up to it.
                 let start = bytes.len() - len;
                 place.bytes()[start..].copy_from_slice(&bytes[..len]);
