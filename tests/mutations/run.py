@@ -154,9 +154,16 @@ def main():
         for mistake in chosen:
             print(f"{mistake.name}: {mistake.what}")
         return 0
-    # All patches are tried before the first is built.
+    # All patches are tried before the first is built, and all that do not apply are told of.
+    unfit = 0
     for mistake in chosen:
-        patched(ROOT, mistake)
+        try:
+            patched(ROOT, mistake)
+        except Trouble as trouble:
+            unfit += 1
+            print(trouble, flush=True)
+    if unfit:
+        raise Trouble(f"{unfit} of {len(chosen)} patches do not apply (above)")
     print(f"patches that apply: {len(chosen)}", flush=True)
     if options.check:
         return 0
