@@ -63,6 +63,16 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// The directory has a checkpoint of the Hugging Face layout, which is another one.
+    HuggingFaceDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Memory that a layout asks for cannot be had.
+    Memory {
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// A tensor that was asked for is not in the file.
     NoTensor {
         /// The file or directory.
@@ -176,6 +186,19 @@ impl fmt::Display for Error {
             }
             Self::NotWeights { path, found } => write!(f, "{}: {}", path.display(), found.tell(path)),
             Self::Shards { path, what } => write!(f, "{}: {what}", path.display()),
+            Self::HuggingFaceDirectory { directory } => write!(
+                f,
+                "{}: {}: {}",
+                directory.display(),
+                BindError::HuggingFaceLayout,
+                download_hint(FILES[0])
+            ),
+            Self::Memory { bytes } => write!(
+                f,
+                "{:.0} MB of memory are needed beside the weights and cannot be had; a smaller --chunk or --window needs \
+                 less (see: voxtral memory)",
+                *bytes as f64 * 1e-6
+            ),
             Self::NoTensor { path, name } => write!(f, "{}: no tensor is named {name:?}", path.display()),
             Self::NotTheModel { path, faults: 1 } => {
                 write!(f, "{}: 1 thing is not as params.json says", path.display())
@@ -201,7 +224,7 @@ impl fmt::Display for Error {
             Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
-            Self::Text(source) => source.fmt(f),
+            Self::Text(source) => write!(f, "{}: {source}", FILES[2]),
             Self::Output(source) => write!(f, "cannot write the output: {source}"),
             Self::NoModel => write!(
                 f,
@@ -222,6 +245,8 @@ impl std::error::Error for Error {
             Self::MissingModelFile { .. }
             | Self::NotWeights { .. }
             | Self::Shards { .. }
+            | Self::HuggingFaceDirectory { .. }
+            | Self::Memory { .. }
             | Self::NoTensor { .. }
             | Self::NotTheModel { .. }
             | Self::Vocabulary { .. }

@@ -34,7 +34,7 @@ impl<'m> Transcriber<'m> {
     /// A transcriber at the start of its audio.
     ///
     /// # Errors
-    /// [`Error::Layout`] if an option is impossible.
+    /// [`Error::Layout`] if an option is impossible, [`Error::Memory`] if there is not enough.
     pub fn new(model: &'m Model, options: &Options, executor: &'m dyn Executor) -> Result<Self, Error> {
         let layout = Layout::new(model.params(), options)?;
         Ok(Self {
@@ -43,8 +43,8 @@ impl<'m> Transcriber<'m> {
             executor,
             layout,
             session: Session::new(&layout),
-            state: vec![0.0; layout.state_len()],
-            scratch: vec![0.0; layout.scratch_len()],
+            state: zeroed(layout.state_len())?,
+            scratch: zeroed(layout.scratch_len())?,
             text: Text::new(model),
             timings: Timings::default(),
             interrupt: None,
@@ -156,4 +156,15 @@ impl<'m> Transcriber<'m> {
             }
         }
     }
+}
+
+/// Zeroed memory of the system's, which costs nothing before it is touched.
+fn zeroed(len: usize) -> Result<Vec<f32>, Error> {
+    // A zeroed allocation cannot fail politely, so the same amount is asked for and given back before.
+    let mut asked = Vec::<f32>::new();
+    asked.try_reserve_exact(len).map_err(|_| Error::Memory {
+        bytes: len.saturating_mul(size_of::<f32>()),
+    })?;
+    drop(asked);
+    Ok(vec![0.0; len])
 }

@@ -29,7 +29,7 @@ Environment:
 
 Exit status:
     0  Success
-    1  Something failed; the last line on standard error says what
+    1  Something failed; a line on standard error says what
     2  The command line is wrong
   130  Ctrl-C; the text so far was written
   135  A file of the model was shortened while it was in use, or its disk failed

@@ -10,7 +10,7 @@ use voxtral_core::layout::Options;
 
 use super::console::Console;
 use crate::error::Error;
-use crate::model::{EMBEDDED_NAME, Model};
+use crate::model::{EMBEDDED_DELAYS, EMBEDDED_NAME, Model};
 use crate::pool::Pool;
 
 /// The variable that names the model where `-d` does not.
@@ -60,14 +60,14 @@ fn variable() -> Option<std::ffi::OsString> {
 #[derive(Args, Debug)]
 pub(super) struct SessionOptions {
     /// How far the text lags behind the audio: 80, 160, …, 1200 or 2400 [default: what the model says, 480]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     delay: Option<usize>,
     /// Positions of 80 ms that the decoder sees, if fewer than the model's own: less memory, but text may differ
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     window: Option<usize>,
     /// Positions of 80 ms that one pass of the encoder covers: more is faster for files, fewer need less memory and
     /// answer sooner; the text is the same [default: 25]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
 }
 
@@ -77,6 +77,13 @@ impl SessionOptions {
         let mut options = Options::from(model.vocabulary());
         if let Some(ms) = self.delay {
             options = options.with_delay_ms(ms)?;
+            if model.is_embedded() && !EMBEDDED_DELAYS.contains(&ms) {
+                console.note(format_args!(
+                    "the built-in model was trained for delays of {} to {} ms; with {ms} ms its words are worse",
+                    EMBEDDED_DELAYS.start(),
+                    EMBEDDED_DELAYS.end()
+                ));
+            }
         }
         if let Some(chunk) = self.chunk {
             options.chunk = chunk;
@@ -97,14 +104,14 @@ impl SessionOptions {
 /// How it is computed.
 #[derive(Args, Debug)]
 pub(super) struct ThreadOptions {
-    /// Threads that compute [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    /// Threads that compute, 1 to 256 [default: one per core]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
 }
 
 impl ThreadOptions {
     pub(super) fn pool(&self) -> Pool {
         let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Pool::new(self.threads.map_or_else(cores, NonZeroUsize::get))
+        Pool::new(self.threads.map_or_else(cores, usize::from))
     }
 }
