@@ -148,11 +148,10 @@ pub enum Error {
         /// What is wrong.
         source: Box<Error>,
     },
-    /// An option that a later release has.
-    NotBuilt {
-        /// The option.
-        option: &'static str,
-    },
+    /// The microphone was asked for.
+    NoMicrophone,
+    /// Several inputs for a form of output that has the times of one.
+    OneInput,
     /// Interrupted, by Ctrl-C for instance.
     Interrupted,
 }
@@ -232,7 +231,11 @@ impl fmt::Display for Error {
                 download_hint(FILES[0])
             ),
             Self::FromEnvironment { variable, source } => write!(f, "{source} (the directory is from {variable})"),
-            Self::NotBuilt { option } => write!(f, "{option} is not built yet in this release"),
+            Self::NoMicrophone => f.write_str(
+                "--from-mic: this program does not open the microphone itself; use: \
+                 arecord -q -f S16_LE -r 16000 -c 1 -t raw | voxtral --stdin",
+            ),
+            Self::OneInput => f.write_str("captions (srt, vtt) have the times of one input; give one file at a time"),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }
@@ -251,7 +254,8 @@ impl std::error::Error for Error {
             | Self::NotTheModel { .. }
             | Self::Vocabulary { .. }
             | Self::NoModel
-            | Self::NotBuilt { .. }
+            | Self::NoMicrophone
+            | Self::OneInput
             | Self::Interrupted => None,
             Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),

@@ -603,7 +603,13 @@ fn item_5_files_of_other_kinds_are_recognised() {
 fn item_5_a_download_cut_at_3_gb_is_told_how_to_go_on() {
     let directory = tempfile::tempdir().unwrap();
     sparse(directory.path(), 3_000_000_000);
-    let words = ["3000000000", "8859462744", "download was cut", "curl --fail -L -C -", WEIGHTS];
+    let words = [
+        "3000000000",
+        "8859462744",
+        "download was cut",
+        "curl --fail -L -C -",
+        WEIGHTS,
+    ];
     inspect(directory.path(), &["--check"]).assert_refused(&[&words[..], &["fault at byte 3000000000"]].concat());
     for file in ["params.json", "tekken.json"] {
         fs::copy(goldens::nano_dir().join(file), directory.path().join(file)).unwrap();

@@ -75,8 +75,9 @@ impl Decoded {
     pub(super) fn open(opened: Opened, container: Container) -> Result<Self, Error> {
         // The index of an MP4 may come last. The others are read from the first byte to the last; with a way to look
         // at its end, the reader of MP3 would guess a length and leave out what comes after it.
-        if container != Container::Mp4 {
-            return Self::open_stream(&opened.path, container, Box::new(ReadOnlySource::new(opened.file)));
+        if container != Container::Mp4 || !opened.seekable {
+            let path = opened.path.clone();
+            return Self::open_stream(&path, container, Box::new(ReadOnlySource::new(opened)));
         }
         let again = opened.file.try_clone().map_err(|source| opened.refuse(source))?;
         Self::open_stream(&opened.path, container, Box::new(opened.file)).or_else(|error| {
