@@ -231,3 +231,32 @@ fn fifos_are_no_model_files() {
 fn names_cannot_forge_lines() {
     run(["/nope\nvoxtral: all is well \u{1B}[31m\u{202E}"]).assert_refused(&["\\n", "\\u{1b}", "\\u{202e}"]);
 }
+
+/// A file whose text the model ends before its audio does is told as such: golden model E ends after 31 tokens.
+#[test]
+fn an_early_end_of_text_is_told() {
+    let spec = Spec::variant('E');
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(FILES[0]), spec.safetensors(Dtype::Bf16)).unwrap();
+    fs::write(directory.path().join(FILES[1]), spec.params_json()).unwrap();
+    fs::write(directory.path().join(FILES[2]), spec.tekken_json()).unwrap();
+    let twice = directory.path().join("twice.wav");
+    let speech = goldens::audio("speech_b");
+    let format = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut writer = hound::WavWriter::create(&twice, format).unwrap();
+    for sample in speech.iter().chain(&speech) {
+        writer.write_sample((sample * 32768.0) as i16).unwrap();
+    }
+    writer.finalize().unwrap();
+    let ran = run(["-d", arg(directory.path()), arg(&twice), "--silent"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stderr.contains("the model ended the text at") && ran.stderr.contains("7.28 s"),
+        "{ran:?}"
+    );
+}

@@ -54,8 +54,10 @@ impl Hearing<'_> {
         let mut samples = vec![0.0; READ_SAMPLES];
         let mut read = audio.read(&mut samples)?;
         self.console.begin_bar(path, audio.seconds());
+        let mut samples_read = 0;
         let heard = self.hear(path, start, |ears| {
             while read > 0 {
+                samples_read += read as u64;
                 ears.push(&samples[..read])?;
                 read = audio.read(&mut samples)?;
             }
@@ -63,8 +65,19 @@ impl Hearing<'_> {
         });
         self.console.end_bar();
         heard?;
+        // What is lost is told even where only errors are.
+        let samples_fed = self.transcriber.session().samples_fed();
+        if self.transcriber.is_done() && samples_fed < samples_read {
+            let seconds = |samples: u64| samples as f64 / SAMPLE_RATE as f64;
+            self.console.error(format_args!(
+                "{}: the model ended the text at {:.2} s of {:.2} s; what follows was not listened to",
+                path.display(),
+                seconds(samples_fed),
+                seconds(samples_read)
+            ));
+        }
         for line in audio.remarks()? {
-            self.console.note(format_args!("{}: {line}", path.display()));
+            self.console.error(format_args!("{}: {line}", path.display()));
         }
         Ok(())
     }
@@ -97,7 +110,7 @@ impl Hearing<'_> {
             }
         })?;
         for line in capture.remarks() {
-            self.console.note(format_args!("{}: {line}", name.display()));
+            self.console.error(format_args!("{}: {line}", name.display()));
         }
         Ok(())
     }
