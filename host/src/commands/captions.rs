@@ -51,7 +51,11 @@ impl Captions {
         let done = if self.fits(word) { None } else { self.end() };
         let text = match self.style {
             Style::Srt => word.text.clone(),
-            Style::Vtt => word.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
+            Style::Vtt => word
+                .text
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;"),
         };
         if self.lines.is_empty() {
             self.start = word.start;

@@ -111,6 +111,13 @@ impl<'m> Output<'m> {
         }
     }
 
+    /// Shows the audio of the input, before what is said in it.
+    pub(super) fn hear(&mut self, samples: &[f32]) {
+        if let Form::Words { words, .. } = &mut self.form {
+            words.hear(samples);
+        }
+    }
+
     /// A pause: all words have been decided.
     pub(super) fn pause(&mut self) -> Result<(), Error> {
         match &mut self.form {
@@ -241,7 +248,13 @@ fn fields(word: &Word) -> String {
     let others: Vec<String> = word
         .alternatives
         .iter()
-        .map(|other| format!("{{{},\"probability\":{:.4}}}", field("text", &other.text), other.probability))
+        .map(|other| {
+            format!(
+                "{{{},\"probability\":{:.4}}}",
+                field("text", &other.text),
+                other.probability
+            )
+        })
         .collect();
     format!(
         "{},\"start\":{:.2},\"end\":{:.2},\"probability\":{:.4},\"alternatives\":[{}]",

@@ -142,7 +142,12 @@ fn threshold(text: &str) -> Result<Threshold, String> {
     if text == "off" {
         return Ok(Threshold::Off);
     }
-    number(text, |value| (-200.0..=0.0).contains(&value), "off, or a number from -200 to 0").map(Threshold::Dbfs)
+    number(
+        text,
+        |value| (-200.0..=0.0).contains(&value),
+        "off, or a number from -200 to 0",
+    )
+    .map(Threshold::Dbfs)
 }
 
 fn interval(text: &str) -> Result<f32, String> {
