@@ -64,7 +64,7 @@ impl Running {
         let (send, stdout) = mpsc::channel();
         let out = child.stdout.take().unwrap();
         thread::spawn(move || {
-            for byte in out.bytes() {
+            for byte in BufReader::with_capacity(1, out).bytes() {
                 let Ok(byte) = byte else { return };
                 if send.send(byte).is_err() {
                     return;
