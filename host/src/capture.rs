@@ -53,11 +53,10 @@ impl Capture {
         let shared = Arc::new(Shared::default());
         let reader = Arc::clone(&shared);
         thread::spawn(move || {
+            let ended = Ended(&reader);
             let result = open().and_then(|audio| reader.fill(audio));
-            let mut queue = reader.lock();
-            queue.ended = true;
-            queue.result = Some(result);
-            reader.changed.notify_all();
+            reader.lock().result = Some(result);
+            drop(ended);
         });
         Self { shared }
     }
@@ -104,6 +103,16 @@ impl Capture {
             Some(Ok(remarks)) => remarks,
             _ => Vec::new(),
         }
+    }
+}
+
+/// Tells the end of the thread when it is dropped, after a panic as well.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.changed.notify_all();
     }
 }
 

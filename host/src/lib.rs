@@ -31,6 +31,7 @@ pub mod interrupt;
 pub mod kernels;
 mod map;
 mod model;
+mod onset;
 mod pool;
 mod recognise;
 mod shards;

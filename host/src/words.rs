@@ -4,21 +4,22 @@
 //! each. So the first position `p` of such a group tells when the word ended:
 //!
 //! ```text
-//! end = 80 ms · (p − left pad − delay) + 40 ms
+//! end = 80 ms · (p − left pad − delay)
 //! ```
 //!
 //! counted in the caller's audio: silence that a flush put in is taken out again, and audio that was skipped counts.
-//! The 40 ms are the middle of a position. When the word began no token tells; it is estimated from the length of
-//! the text, at 60 ms for each character and 150 ms more, but never before the end of the word before.
+//! When the word began no token tells. It is where the audio got loud before that end; where it is loud all the way
+//! from the word before, or nobody [showed](Words::hear) the audio, it is estimated from the length of the text, at
+//! 60 ms for each character and 150 ms more. It is never before the end of the word before.
 //!
-//! The rule was fitted to the small model, on clips of single words at known places; the published model was not at
-//! hand.
+//! The rule was checked with the small model, on clips of single words at known places; the published model was not
+//! at hand.
 
 use voxtral_core::audio::SAMPLE_RATE;
-use voxtral_core::layout::SAMPLES_PER_POSITION;
 
 use crate::error::Error;
 use crate::model::Model;
+use crate::onset::Levels;
 use crate::text::Pieces;
 use crate::transcriber::Decided;
 
@@ -29,12 +30,15 @@ pub(crate) const MOST_ALTERNATIVES: usize = 2;
 const SECONDS_PER_CHARACTER: f64 = 0.06;
 const SECONDS_PER_WORD: f64 = 0.15;
 
+/// No word begins earlier before its end, in samples: 1.5 s.
+const LONGEST: u64 = SAMPLE_RATE as u64 * 3 / 2;
+
 /// A word that was decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
     /// Its text, with the punctuation that belongs to it.
     pub text: String,
-    /// When it begins, in seconds of the audio: an estimate.
+    /// When it begins, in seconds of the audio.
     pub start: f64,
     /// When it ends, in seconds of the audio.
     pub end: f64,
@@ -60,7 +64,9 @@ pub struct Words<'m> {
     /// How much less likely an alternative may be; see [`Words::new`].
     cutoff: Option<f32>,
     group: Option<Group>,
-    previous_end: f64,
+    levels: Levels,
+    /// In samples.
+    previous_end: u64,
 }
 
 /// The tokens of a word so far.
@@ -96,8 +102,14 @@ impl<'m> Words<'m> {
             pieces: Pieces::new(model),
             cutoff,
             group: None,
-            previous_end: 0.0,
+            levels: Levels::default(),
+            previous_end: 0,
         }
+    }
+
+    /// Shows the audio, all of it in order, before the tokens that it brings: what a word's beginning is told by.
+    pub fn hear(&mut self, samples: &[f32]) {
+        self.levels.push(samples);
     }
 
     /// Builds a further part of the index from ids to text, so that the first token need not wait for all of it.
@@ -145,11 +157,18 @@ impl<'m> Words<'m> {
         if text.is_empty() {
             return None;
         }
-        let middle = group.sample + SAMPLES_PER_POSITION as u64 / 2;
-        let end = middle as f64 / SAMPLE_RATE as f64;
-        let estimate = SECONDS_PER_WORD + SECONDS_PER_CHARACTER * text.chars().count() as f64;
-        let start = (end - estimate).max(self.previous_end).clamp(0.0, end);
-        self.previous_end = end;
+        let previous = std::mem::replace(&mut self.previous_end, group.sample);
+        let from = previous.max(group.sample.saturating_sub(LONGEST)).min(group.sample);
+        let seconds = |sample: u64| sample as f64 / SAMPLE_RATE as f64;
+        let end = seconds(group.sample);
+        let start = match self.levels.onset(from, group.sample) {
+            Some(onset) => seconds(onset),
+            None => {
+                let characters = text.chars().count() as f64;
+                (end - SECONDS_PER_WORD - SECONDS_PER_CHARACTER * characters).max(seconds(from))
+            }
+        };
+        let start = start.min(end);
         let mut alternatives: Vec<_> = group
             .others
             .iter()
@@ -171,7 +190,8 @@ impl<'m> Words<'m> {
     /// Ready for the next utterance.
     pub fn reset(&mut self) {
         self.group = None;
-        self.previous_end = 0.0;
+        self.levels = Levels::default();
+        self.previous_end = 0;
     }
 }
 

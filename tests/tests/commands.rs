@@ -65,27 +65,27 @@ fn voxtral_c_silent_and_debug_and_the_last_counts() {
     }
 }
 
-/// Known, of the right kind, and said to be missing, instead of passed over.
+/// The microphone is another program's: it is said how.
 #[test]
-fn voxtral_c_flags_to_come_say_so() {
+fn voxtral_c_from_mic_says_how() {
+    run(["--from-mic"]).assert_refused(&["--from-mic", "arecord", "voxtral --stdin"]);
+}
+
+#[test]
+fn voxtral_c_values_are_checked() {
     let (file, _) = clip(0);
-    for (flags, name) in [
-        (&["--stdin"][..], "--stdin"),
-        (&["--from-mic"], "--from-mic"),
-        (&["--monitor", "-i", arg(&file)], "--monitor"),
-        (&["-I", "0.5", "-i", arg(&file)], "-I"),
-        (&["--alt", "0.95", "-i", arg(&file)], "--alt"),
-        (&["-o", "srt", arg(&file)], "--output"),
-        (&["--output", "text.srt", arg(&file)], "--output"),
-    ] {
-        run(flags).assert_refused(&[name, "not built yet"]);
-    }
     for flags in [
         ["-I", "0"],
         ["-I", "-1"],
         ["-I", "nan"],
         ["-I", "inf"],
         ["-I", "soon"],
+        ["-I", "61"],
+        ["--gate", "on"],
+        ["--gate", "1"],
+        ["--hold", "0"],
+        ["--output", "text.srt"],
+        ["--format", "mp3"],
         ["--alt", "1.5"],
         ["--alt", "-0.1"],
         ["--alt", "nan"],

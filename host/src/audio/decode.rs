@@ -354,7 +354,9 @@ fn failed(path: &Path, container: Container, failure: Failure) -> Error {
         }
         Failure::IoError(_) => "it ends before any audio".into(),
         // Where a recorder puts it last, a file without it is one that was cut.
-        Failure::Unsupported(what) if what.contains("missing moov") => "its index is missing; the file is cut".into(),
+        Failure::Unsupported(what) if what.contains("missing moov") => {
+            "its index is missing: the file is cut, or it comes last in a pipe, which cannot be gone back in".into()
+        }
         other => other.to_string(),
     };
     Error::Audio {

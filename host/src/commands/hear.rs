@@ -173,6 +173,7 @@ struct Ears<'a, 'm> {
 impl Ears<'_, '_> {
     fn push(&mut self, samples: &[f32]) -> Result<(), Error> {
         self.samples += samples.len() as u64;
+        self.output.hear(samples);
         match self.gate.take() {
             None => self.act(Gated::Audio(samples))?,
             Some(mut gate) => {

@@ -111,6 +111,13 @@ impl<'m> Output<'m> {
         }
     }
 
+    /// Shows the audio of the input, before what is said in it.
+    pub(super) fn hear(&mut self, samples: &[f32]) {
+        if let Form::Words { words, .. } = &mut self.form {
+            words.hear(samples);
+        }
+    }
+
     /// A pause: all words have been decided.
     pub(super) fn pause(&mut self) -> Result<(), Error> {
         match &mut self.form {
