@@ -144,6 +144,8 @@ impl Hearing<'_> {
         self.monitor.end();
         self.peak.sample();
 
+        // The report is written below the text, not above a bar.
+        self.console.end_bar();
         let (session, timings) = (self.transcriber.session(), self.transcriber.timings());
         report::times(self.console, name, samples, start.elapsed(), timings);
         if self.debug {
