@@ -103,8 +103,9 @@ fn tags_without_audio_are_told() {
     refused(&files.write("a.mp3", &junk), &["MP3", "no audio follows"]);
     let mp3 = fs::read(encoded("02-espeak.mp3")).unwrap();
     let many = |count| files.write("b.mp3", &[&tag.repeat(count)[..], &mp3].concat());
-    refused(&many(17), &["MP3", "more than 16 ID3 tags"]);
-    assert!(read(&many(16)).is_ok());
+    refused(&many(16), &["MP3", "more than 16 ID3 tags"]);
+    // The MP3 has one of its own.
+    assert!(read(&many(15)).is_ok());
 }
 
 /// The true cause, for a codec that has a decoder.
