@@ -11,7 +11,13 @@
 #[cfg(feature = "decoders")]
 mod decode;
 mod error;
+#[cfg(feature = "flac")]
+mod flac;
+#[cfg(feature = "ogg")]
+mod ogg;
 mod resample;
+#[cfg(feature = "wav-codecs")]
+mod riff;
 mod sniff;
 mod wav;
 
@@ -23,7 +29,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use voxtral_core::audio::SAMPLE_RATE;
-use voxtral_core::format::wav::Encoding;
+use voxtral_core::format::wav::{Encoding, WavError};
 
 use crate::error::Error;
 use resample::Resampler;
@@ -154,8 +160,10 @@ enum Source {
 impl Source {
     fn open(path: &Path) -> Result<Self, Error> {
         let mut file = Opened::open(path)?;
-        let container = sniff::container(&mut file)?;
-        Self::of(file, container)
+        match sniff::container(&mut file) {
+            Ok(container) => Self::of(file, container),
+            Err(error) => Err(sniff::other(&mut file, error)),
+        }
     }
 
     fn stdin() -> Result<Self, Error> {
@@ -169,11 +177,13 @@ impl Source {
     fn of(file: Opened, container: Container) -> Result<Self, Error> {
         if container == Container::Wav {
             let path = file.seekable.then(|| file.path.clone());
-            return match (WavFile::open(file), path) {
-                (Ok(wav), _) => Ok(Self::Wav(Box::new(wav))),
-                (Err(error), Some(path)) => Self::compressed_wav(&path, error),
-                // What has been read of a pipe is gone.
-                (Err(error), None) => Err(error),
+            return match WavFile::open(file) {
+                Ok(wav) => Ok(Self::Wav(Box::new(wav))),
+                Err(Error::Wav {
+                    path: name,
+                    source: source @ (WavError::Codec { .. } | WavError::SubFormat { .. }),
+                }) => Self::compressed_wav(path.as_deref(), name, source),
+                Err(error) => Err(error),
             };
         }
         #[cfg(feature = "decoders")]
@@ -186,27 +196,27 @@ impl Source {
         }))
     }
 
-    /// A WAV that core's demuxer refuses with `error`. If that is because of its codec, there may be a decoder.
-    #[cfg(feature = "wav-codecs")]
-    fn compressed_wav(path: &Path, error: Error) -> Result<Self, Error> {
-        use voxtral_core::format::wav::WavError;
-        let Error::Wav {
-            source: WavError::Codec { .. },
-            ..
-        } = error
-        else {
-            return Err(error);
+    /// A WAV that core's demuxer refuses because of its codec, for which there may be a decoder; `path` is none if
+    /// what has been read of it is gone.
+    fn compressed_wav(path: Option<&Path>, name: PathBuf, source: WavError) -> Result<Self, Error> {
+        #[cfg(feature = "wav-codecs")]
+        let hint = match (source, path) {
+            (WavError::Codec { tag }, Some(path)) if riff::is_decoded(tag) => {
+                let decoded = decode::Decoded::open_wav(Opened::open(path)?, tag)?;
+                return Ok(Self::Decoded(Box::new(decoded)));
+            }
+            (WavError::Codec { tag }, None) if riff::is_decoded(tag) => "only from a file, not from a pipe",
+            _ => error::CONVERT,
         };
-        match decode::Decoded::open(Opened::open(path)?, Container::Wav) {
-            Ok(decoded) => Ok(Self::Decoded(Box::new(decoded))),
-            // The demuxer's error names the codec.
-            Err(_) => Err(error),
-        }
-    }
-
-    #[cfg(not(feature = "wav-codecs"))]
-    fn compressed_wav(_: &Path, error: Error) -> Result<Self, Error> {
-        Err(error)
+        #[cfg(not(feature = "wav-codecs"))]
+        let hint = match (source, path) {
+            (WavError::Codec { tag: 2 | 6 | 7 | 0x11 }, _) => "this build was made without the feature wav-codecs",
+            _ => error::CONVERT,
+        };
+        Err(Error::Audio {
+            path: name,
+            source: AudioError::WavCodec { source, hint },
+        })
     }
 
     /// In Hz.

@@ -4,9 +4,13 @@ use voxtral_core::format::wav::{WavError, container_name};
 
 use super::{AudioError, Opened};
 use crate::error::Error;
+use crate::recognise::{Kind, LOOKED_AT};
 
 /// Bytes that are looked at: the first page of an Ogg with the name of its codec.
 const HEAD: usize = 64;
+
+/// Most ID3 tags in a row that are passed over.
+const MOST_TAGS: u32 = 16;
 
 /// Formats that there are readers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,18 +70,24 @@ impl Container {
 /// # Errors
 /// [`Error::Audio`] if it is not known or never read, [`Error::Wav`] if there are no bytes.
 pub(super) fn container(opened: &mut Opened) -> Result<Container, Error> {
-    let mut tagged = false;
+    let mut tags = 0;
     loop {
         let head = opened.look(HEAD)?;
         if let Some(length) = id3_length(head) {
+            if tags == MOST_TAGS {
+                return Err(opened.audio(AudioError::Damaged {
+                    container: Container::Mp3.name(),
+                    what: format!("more than {MOST_TAGS} ID3 tags follow each other"),
+                }));
+            }
             opened.skip(length)?;
-            tagged = true;
+            tags += 1;
             continue;
         }
         let container = match by_head(head) {
             Ok(container) => container,
             // Behind a tag there is an MP3, even if it does not begin with a frame.
-            Err(AudioError::Unknown { .. }) if tagged => Container::Mp3,
+            Err(AudioError::Unknown { .. }) if tags > 0 => Container::Mp3,
             Err(_) if head.is_empty() => {
                 return Err(Error::Wav {
                     path: opened.path.clone(),
@@ -88,6 +98,39 @@ pub(super) fn container(opened: &mut Opened) -> Result<Container, Error> {
         };
         opened.unlook()?;
         return Ok(container);
+    }
+}
+
+/// The error for a file of no known format, if what it is instead is known.
+pub(super) fn other(opened: &mut Opened, error: Error) -> Error {
+    let unknown = matches!(
+        &error,
+        Error::Audio {
+            source: AudioError::Unknown { .. },
+            ..
+        }
+    );
+    if !unknown {
+        return error;
+    }
+    // One more, so that a text which goes on is not taken for a short one.
+    match opened.look(LOOKED_AT + 1) {
+        Ok(start) if is_safetensors(start) => opened.audio(AudioError::Weights),
+        Ok(start) => match Kind::of(start) {
+            Some(found) => opened.audio(AudioError::NotAudio { found }),
+            None => error,
+        },
+        Err(error) => error,
+    }
+}
+
+/// The size of a header in eight bytes, and a JSON object.
+fn is_safetensors(start: &[u8]) -> bool {
+    match start.split_first_chunk() {
+        Some((size, [b'{', json @ ..])) => {
+            u64::from_le_bytes(*size) < 1 << 32 && json.trim_ascii_start().starts_with(b"\"")
+        }
+        _ => false,
     }
 }
 
