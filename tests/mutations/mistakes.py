@@ -183,7 +183,7 @@ MISTAKES = [
     Mistake(
         "mel: last frame lost",
         "the last window reaches 40 samples past the end; it is thought to be incomplete",
-        ((SESSION, "right_pad_samples(self.fed).saturating_add(LOOK_AHEAD)", "right_pad_samples(self.fed)"),),
+        ((SESSION, "right_pad_samples(self.heard).saturating_add(LOOK_AHEAD)", "right_pad_samples(self.heard)"),),
         *END,
     ),
     # Padding and prompt.
