@@ -18,7 +18,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LEFT_PAD, DELAY, POSITION, LOOK_AHEAD = 32, 6, 1280, 40
 BLOCK = 40
-FIRST_TEXT = 1256
+FIRST_TEXT = 1000
 
 
 def lags(program, clip):

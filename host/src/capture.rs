@@ -14,8 +14,8 @@ use crate::error::Error;
 /// later than what completes a position.
 const BLOCK: usize = 40;
 
-/// Samples that wait at most, 10 s. Then no more are read: whoever writes the pipe has to wait, and nothing is lost
-/// here.
+/// Samples that wait at most, 10 s. Then no more are read: whoever writes a pipe has to wait, and nothing is lost.
+/// A microphone does not wait; what it brings then is lost, which is told.
 const MOST: usize = 10 * SAMPLE_RATE;
 
 /// A thread that reads a live source ahead of its use.
@@ -27,7 +27,10 @@ pub struct Capture {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// There are samples.
-    Samples,
+    Samples {
+        /// Samples that were lost behind these.
+        lost: u64,
+    },
     /// None came in time.
     Nothing,
     /// There are no more.
@@ -43,6 +46,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     samples: VecDeque<f32>,
+    /// Samples that were lost behind those.
+    lost: u64,
     ended: bool,
     result: Option<Result<Vec<String>, Error>>,
 }
@@ -81,7 +86,8 @@ impl Capture {
         samples.extend(queue.samples.drain(..));
         self.shared.changed.notify_all();
         if !samples.is_empty() {
-            return Ok(Taken::Samples);
+            let lost = std::mem::take(&mut queue.lost);
+            return Ok(Taken::Samples { lost });
         }
         match queue.result.take() {
             Some(Err(error)) => Err(error),
@@ -128,7 +134,13 @@ impl Shared {
             if read == 0 {
                 return audio.remarks();
             }
+            let lost = audio.take_lost();
             let mut queue = self.lock();
+            queue.lost += lost;
+            if queue.samples.len() >= MOST && !audio.waits() {
+                queue.lost += read as u64;
+                continue;
+            }
             while queue.samples.len() >= MOST {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }

@@ -148,7 +148,7 @@ pub enum Error {
         /// What is wrong.
         source: Box<Error>,
     },
-    /// The microphone was asked for.
+    /// The microphone was asked for, and this build has no feature for it.
     NoMicrophone,
     /// Several inputs for a form of output that has the times of one.
     OneInput,
@@ -232,7 +232,7 @@ impl fmt::Display for Error {
             ),
             Self::FromEnvironment { variable, source } => write!(f, "{source} (the directory is from {variable})"),
             Self::NoMicrophone => f.write_str(
-                "--from-mic: this program does not open the microphone itself; use: \
+                "--from-mic: this build was made without the feature mic; use: \
                  arecord -q -f S16_LE -r 16000 -c 1 -t raw | voxtral --stdin",
             ),
             Self::OneInput => f.write_str("captions (srt, vtt) have the times of one input; give one file at a time"),

@@ -13,6 +13,8 @@ mod decode;
 mod error;
 #[cfg(feature = "flac")]
 mod flac;
+#[cfg(all(feature = "mic", target_os = "linux"))]
+mod microphone;
 #[cfg(feature = "ogg")]
 mod ogg;
 mod resample;
@@ -110,6 +112,44 @@ impl AudioFile {
         Ok(Self::new(Source::Wav(Box::new(wav))))
     }
 
+    /// A microphone by its name in ALSA (`default`). It has no end.
+    ///
+    /// # Errors
+    /// [`Error::File`] if there is none, [`Error::NoMicrophone`] if this build has no feature `mic`.
+    pub fn microphone(device: &str) -> Result<Self, Error> {
+        #[cfg(all(feature = "mic", target_os = "linux"))]
+        {
+            let microphone = microphone::Microphone::open(device)?;
+            Ok(Self::new(Source::Microphone(Box::new(microphone))))
+        }
+        #[cfg(not(all(feature = "mic", target_os = "linux")))]
+        {
+            let _ = device;
+            Err(Error::NoMicrophone)
+        }
+    }
+
+    /// Whether whoever writes the audio waits until it is read; a microphone does not.
+    pub(crate) fn waits(&self) -> bool {
+        match &self.source {
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Source::Microphone(_) => false,
+            _ => true,
+        }
+    }
+
+    /// Samples that were lost before they could be read, since this was last asked.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        match &mut self.source {
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Source::Microphone(microphone) => {
+                let rate = u64::from(microphone.rate());
+                microphone.take_lost() * SAMPLE_RATE as u64 / rate
+            }
+            _ => 0,
+        }
+    }
+
     fn new(source: Source) -> Self {
         let rate = source.rate();
         let resampler = (rate as usize != SAMPLE_RATE).then(|| Resampler::new(rate));
@@ -134,6 +174,8 @@ impl AudioFile {
             Source::Wav(wav) => wav.seconds(),
             #[cfg(feature = "decoders")]
             Source::Decoded(decoded) => decoded.seconds(),
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Source::Microphone(_) => None,
         }
     }
 
@@ -146,6 +188,8 @@ impl AudioFile {
             Source::Wav(wav) => wav.remarks(),
             #[cfg(feature = "decoders")]
             Source::Decoded(decoded) => Ok(decoded.remarks()),
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Source::Microphone(_) => Ok(Vec::new()),
         }
     }
 }
@@ -155,6 +199,8 @@ enum Source {
     Wav(Box<WavFile>),
     #[cfg(feature = "decoders")]
     Decoded(Box<decode::Decoded>),
+    #[cfg(all(feature = "mic", target_os = "linux"))]
+    Microphone(Box<microphone::Microphone>),
 }
 
 impl Source {
@@ -225,6 +271,8 @@ impl Source {
             Self::Wav(wav) => wav.rate(),
             #[cfg(feature = "decoders")]
             Self::Decoded(decoded) => decoded.rate(),
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Self::Microphone(microphone) => microphone.rate(),
         }
     }
 
@@ -233,6 +281,8 @@ impl Source {
             Self::Wav(wav) => wav.read(samples),
             #[cfg(feature = "decoders")]
             Self::Decoded(decoded) => decoded.read(samples),
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Self::Microphone(microphone) => microphone.read(samples),
         }
     }
 }

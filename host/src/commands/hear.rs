@@ -99,7 +99,10 @@ impl Hearing<'_> {
                 let interrupted = interrupt::flag().load(Ordering::Relaxed);
                 let patience = if interrupted { Duration::ZERO } else { PATIENCE };
                 match capture.take(&mut samples, least, patience)? {
-                    Taken::Samples => ears.push(&samples)?,
+                    Taken::Samples { lost } => {
+                        ears.push(&samples)?;
+                        ears.lose(lost)?;
+                    }
                     Taken::Nothing => {}
                     Taken::End => return Ok(()),
                 }
@@ -185,6 +188,26 @@ impl Ears<'_, '_> {
             }
         }
         self.peak.sample();
+        Ok(())
+    }
+
+    /// Audio was lost: it is told, and times count it.
+    fn lose(&mut self, samples: u64) -> Result<(), Error> {
+        if samples == 0 {
+            return Ok(());
+        }
+        let seconds = |samples: u64| samples as f64 / SAMPLE_RATE as f64;
+        self.console.error(format_args!(
+            "{:.2} s of audio were lost after {:.2} s: it comes faster than it is heard",
+            seconds(samples),
+            seconds(self.samples)
+        ));
+        // What was said before it is decided before it.
+        self.act(Gated::Closed)?;
+        self.output.gap(seconds(self.samples), seconds(samples))?;
+        self.transcriber.skip(samples);
+        self.output.hear_nothing(samples);
+        self.samples += samples;
         Ok(())
     }
 

@@ -118,6 +118,31 @@ impl<'m> Output<'m> {
         }
     }
 
+    /// So many samples were lost.
+    pub(super) fn hear_nothing(&mut self, samples: u64) {
+        let silence = [0.0; 4096];
+        let mut left = samples;
+        while left > 0 {
+            let count = left.min(silence.len() as u64);
+            self.hear(&silence[..count as usize]);
+            left -= count;
+        }
+    }
+
+    /// From a second on so many seconds of audio were lost: an event where there are events.
+    pub(super) fn gap(&mut self, from: f64, seconds: f64) -> Result<(), Error> {
+        let Form::Words {
+            form: WordForm::Lines, ..
+        } = &self.form
+        else {
+            return Ok(());
+        };
+        let name = field("file", &self.name);
+        let line = format!("{{{name},\"event\":\"lost\",\"start\":{from:.2},\"seconds\":{seconds:.2}}}\n");
+        self.target.put(&line)?;
+        self.target.flush().map_err(Error::Output)
+    }
+
     /// A pause: all words have been decided.
     pub(super) fn pause(&mut self) -> Result<(), Error> {
         match &mut self.form {

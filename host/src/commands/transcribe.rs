@@ -83,9 +83,9 @@ struct Input {
     /// Live audio from standard input: what files may be, or s16le of 16 kHz, mono
     #[arg(long)]
     stdin: bool,
-    /// Audio from the microphone: says how to get it
-    #[arg(long)]
-    from_mic: bool,
+    /// Live audio from a microphone, by its name in ALSA [default: default]
+    #[arg(long, value_name = "DEVICE", num_args = 0..=1, require_equals = true, default_missing_value = "default")]
+    from_mic: Option<String>,
 }
 
 /// What standard input is, if its first bytes are not to tell it.
@@ -185,7 +185,7 @@ impl Transcribe {
 
     /// Whether the audio comes while it is spoken.
     fn is_live(&self) -> bool {
-        self.input.stdin || self.files() == [Path::new(STDIN)]
+        self.input.stdin || self.input.from_mic.is_some() || self.files() == [Path::new(STDIN)]
     }
 
     /// The gate that was asked for, or the usual one.
@@ -205,7 +205,7 @@ impl Transcribe {
 }
 
 pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
-    if args.input.from_mic {
+    if args.input.from_mic.is_some() && !cfg!(all(feature = "mic", target_os = "linux")) {
         return Err(Error::NoMicrophone);
     }
     if args.files().len() > 1 && !args.output.takes_several() {
@@ -263,9 +263,11 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     };
     let mut failed = false;
     if args.is_live() {
-        let heard = match args.raw.get() {
-            Some(raw) => hearing.live(Path::new("standard input"), move || AudioFile::raw_stdin(raw)),
-            None => hearing.live(Path::new("standard input"), AudioFile::stdin),
+        let stdin = Path::new("standard input");
+        let heard = match (args.input.from_mic.clone(), args.raw.get()) {
+            (Some(device), _) => hearing.live(Path::new("microphone"), move || AudioFile::microphone(&device)),
+            (None, Some(raw)) => hearing.live(stdin, move || AudioFile::raw_stdin(raw)),
+            (None, None) => hearing.live(stdin, AudioFile::stdin),
         };
         failed |= keep_on(&mut hearing, heard)?;
     } else {
