@@ -77,6 +77,8 @@ step toolchain toolchain
 step format cargo fmt --all --check
 step "format, firmware" cargo fmt --manifest-path tests/firmware/link/Cargo.toml --check
 step "format, firmware without panics" cargo fmt --manifest-path tests/firmware/no-panic/Cargo.toml --check
+step "format, firmware application" cargo fmt --manifest-path tests/firmware/app/Cargo.toml --check
+step "format, firmware for Cortex-M" cargo fmt --manifest-path tests/firmware/cortex-m/Cargo.toml --check
 step "format, fuzz targets" cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 step lints cargo clippy --release --workspace --all-targets -- -D warnings
 step documentation documentation
