@@ -375,13 +375,11 @@ fn caches_of_either_type_are_used() {
     let [default, wide, narrow] = [&[][..], &["--cache", "f32"], &["--cache", "bf16"]].map(|flags| {
         let ran = run([&[arg(&file), "--debug"][..], flags].concat());
         assert_texts(&ran, &[&text]);
-        let hash = ran
-            .stderr
+        ran.stderr
             .lines()
             .find(|line| line.contains("hash"))
             .expect("a hash")
-            .to_owned();
-        hash
+            .to_owned()
     });
     assert_eq!(default, wide);
     assert_ne!(wide, narrow);
