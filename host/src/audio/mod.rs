@@ -251,7 +251,7 @@ impl Source {
                 let decoded = decode::Decoded::open_wav(Opened::open(path)?, tag)?;
                 return Ok(Self::Decoded(Box::new(decoded)));
             }
-            (WavError::Codec { tag }, None) if riff::is_decoded(tag) => "only from a file, not from a pipe",
+            (WavError::Codec { tag }, None) if riff::is_decoded(tag) => "give it as a file, not through a pipe",
             _ => error::CONVERT,
         };
         #[cfg(not(feature = "wav-codecs"))]

@@ -80,20 +80,27 @@ fn silence_takes_the_place_of_a_damaged_flac_frame() {
     assert_eq!(decoded[whole.len() - 4000..], whole[whole.len() - 4000..]);
 }
 
+/// Among other things, damage makes a frame ask for more bits than it has.
 #[test]
 fn a_damaged_aac_frame_is_silence() {
     let files = Files::new();
-    let whole = samples(&encoded("stream.aac")).len();
-    for (name, place) in [("stream.aac", 0.5), ("00-espeak.m4a", 0.3)] {
-        let mut bytes = fs::read(encoded(name)).unwrap();
-        let place = (bytes.len() as f64 * place) as usize;
-        bytes[place..place + 300].fill(0x55);
-        let (decoded, remarks) = read(&files.write("a", &bytes)).unwrap();
-        assert!(
-            contains(&remarks, "could not be decoded and count as silence"),
-            "{name}: {remarks:?}"
-        );
-        assert!(decoded.len() > whole / 2, "{name}: {}", decoded.len());
+    for (name, part) in [("stream.aac", 1.0), ("02-espeak.m4a", 0.8)] {
+        let whole = samples(&encoded(name)).len();
+        let bytes = fs::read(encoded(name)).unwrap();
+        let end = (bytes.len() as f64 * part) as usize;
+        let mut early = 0;
+        for place in (bytes.len() / 5..end).step_by(29) {
+            let mut bytes = bytes.clone();
+            bytes[place] ^= 0xFF;
+            let (decoded, remarks) = read(&files.write("a", &bytes)).unwrap();
+            let silent = contains(&remarks, "could not be decoded and count as silence");
+            early += usize::from(silent && contains(&remarks, "ends too early"));
+            // Where a frame of ADTS ends is only in its own head, so that frames may be lost with it.
+            if part < 1.0 {
+                assert_eq!(decoded.len(), whole, "{name}, {place}");
+            }
+        }
+        assert!(early > 0, "{name}");
     }
 }
 
