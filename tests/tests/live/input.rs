@@ -60,9 +60,15 @@ fn w9_containers_are_decoded_or_named() {
 /// Twelve bits that could begin a frame of MP3 or AAC are a sample like any other.
 #[test]
 fn w9_samples_that_look_like_frames_are_samples() {
-    for start in [[0xFF, 0xFB], [0xFF, 0xF1], [0xFF, 0xF3], [0xFF, 0xE3]] {
+    // Whole headers of MP3 of three versions, and of AAC.
+    for start in [
+        [0xFF, 0xFB, 0x90, 0, 0, 0],
+        [0xFF, 0xF3, 0x90, 0, 0, 0],
+        [0xFF, 0xE3, 0x90, 0, 0, 0],
+        [0xFF, 0xF1, 0x50, 0x80, 0x10, 0x1F],
+    ] {
         let mut bytes = raw(0);
-        bytes[..2].copy_from_slice(&start);
+        bytes[..6].copy_from_slice(&start);
         let ran = fed(&["--stdin", "--silent"], &bytes, 65_536);
         assert_eq!((ran.code, ran.stdout.trim_end()), (Some(0), clip(0).1.as_str()));
     }
