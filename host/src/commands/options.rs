@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use clap::Args;
-use voxtral_core::layout::Options;
+use clap::{Args, ValueEnum};
+use voxtral_core::layout::{CacheType, Options};
 
 use super::console::Console;
 use crate::error::Error;
@@ -69,6 +69,25 @@ pub(super) struct SessionOptions {
     /// answer sooner; the text is the same [default: 25]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
+    /// How the keys and values of past positions are kept: bf16 takes half the memory of f32, and the text may differ
+    #[arg(long, value_name = "TYPE", value_enum, default_value = "f32")]
+    cache: Cache,
+}
+
+/// [`CacheType`] as an argument.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cache {
+    F32,
+    Bf16,
+}
+
+impl From<Cache> for CacheType {
+    fn from(cache: Cache) -> Self {
+        match cache {
+            Cache::F32 => Self::F32,
+            Cache::Bf16 => Self::Bf16,
+        }
+    }
 }
 
 impl SessionOptions {
@@ -88,6 +107,7 @@ impl SessionOptions {
         if let Some(chunk) = self.chunk {
             options.chunk = chunk;
         }
+        options.cache = self.cache.into();
         let own = model.params().decoder.sliding_window;
         options.decoder_window = self.window;
         if let Some(window) = self.window.filter(|&window| (1..own).contains(&window)) {
