@@ -66,13 +66,23 @@ mistakes() {
     python3 tests/mutations/run.py --check
 }
 
+# The README's first command, as it stands there.
+first_command() {
+    local printed
+    printed=$(cargo run --release -- tests/nano/clips/00-espeak.wav) || return
+    [ "$printed" = "one four six six stop" ] || die "the first command printed: $printed"
+}
+
 step toolchain toolchain
 step format cargo fmt --all --check
 step "format, firmware" cargo fmt --manifest-path tests/firmware/link/Cargo.toml --check
 step "format, firmware without panics" cargo fmt --manifest-path tests/firmware/no-panic/Cargo.toml --check
+step "format, firmware application" cargo fmt --manifest-path tests/firmware/app/Cargo.toml --check
+step "format, firmware for Cortex-M" cargo fmt --manifest-path tests/firmware/cortex-m/Cargo.toml --check
 step "format, fuzz targets" cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 step lints cargo clippy --release --workspace --all-targets -- -D warnings
 step documentation documentation
+step "first command" first_command
 step tests cargo test --release --workspace
 step mistakes mistakes
 step msrv bash ci/msrv.sh

@@ -16,6 +16,7 @@ use core::mem;
 use crate::audio::{HOP, MEL_BINS, WINDOW};
 use crate::format::params::Params;
 use crate::format::tekken::Vocabulary;
+pub use crate::kernels::CacheType;
 use crate::kernels::Heads;
 use crate::model::{CONV_KERNEL, decoder, encoder};
 
@@ -45,6 +46,8 @@ pub struct Options {
     /// Positions that the decoder sees, the current one included, if fewer than the model's window: the KV cache is
     /// smaller by as much. Text may differ from the model's once the audio is longer than this.
     pub decoder_window: Option<usize>,
+    /// How both KV caches are stored. bfloat16 takes half of the memory, and logits differ a little.
+    pub cache: CacheType,
     /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
     pub stop_at_end_of_text: bool,
     /// Id that begins the prompt.
@@ -62,6 +65,7 @@ impl From<&Vocabulary> for Options {
             left_pad_tokens: vocabulary.left_pad_tokens,
             chunk: DEFAULT_CHUNK,
             decoder_window: None,
+            cache: CacheType::F32,
             stop_at_end_of_text: true,
             bos: vocabulary.bos,
             eos: vocabulary.eos,
@@ -326,17 +330,39 @@ impl Layout {
                 mel: c.piece("carried mel frames", &[KEPT_MEL_FRAMES, MEL_BINS])?,
                 conv0: c.piece("carried convolution output", &[KEPT_CONV0_FRAMES, e.dim])?,
             },
-            encoder_cache: c.piece(
-                "encoder KV cache",
-                &cache_shape(e.n_layers, encoder::heads(e), self.encoder_capacity),
+            encoder_cache: self.cache(
+                c,
+                ["encoder KV cache", "encoder KV cache, bf16"],
+                e.n_layers,
+                encoder::heads(e),
+                self.encoder_capacity,
             )?,
             embeddings: c.piece("audio embeddings", &[chunk, d.dim])?,
             ada: c.piece("delay conditioning", &[d.n_layers, d.dim])?,
-            decoder_cache: c.piece(
-                "decoder KV cache",
-                &cache_shape(d.n_layers, decoder::heads(d), self.decoder_capacity),
+            decoder_cache: self.cache(
+                c,
+                ["decoder KV cache", "decoder KV cache, bf16"],
+                d.n_layers,
+                decoder::heads(d),
+                self.decoder_capacity,
             )?,
         })
+    }
+
+    /// The caches of all layers, `[n_layers][2]` times a ring's slice; `names` are those of f32 and of bfloat16.
+    fn cache<C: Carve>(
+        &self,
+        c: &mut C,
+        names: [&'static str; 2],
+        n_layers: usize,
+        heads: Heads,
+        capacity: usize,
+    ) -> Result<C::Piece, LayoutError> {
+        let [f32, bf16] = names;
+        let cache = self.options.cache;
+        let name = if cache == CacheType::F32 { f32 } else { bf16 };
+        let elements = product(name, &[heads.n_kv_heads, capacity, heads.head_dim])?;
+        c.piece(name, &[n_layers, 2, cache.floats(elements)])
     }
 
     fn condition<C: Carve>(&self, c: &mut C) -> Result<ConditionScratch<C::Piece>, LayoutError> {
@@ -445,10 +471,6 @@ fn ring_capacity(name: &'static str, window: usize, widest: usize) -> Result<usi
         .saturating_sub(1)
         .checked_add(widest)
         .ok_or(LayoutError::TooLarge { name })
-}
-
-fn cache_shape(n_layers: usize, heads: Heads, capacity: usize) -> [usize; 5] {
-    [n_layers, 2, heads.n_kv_heads, capacity, heads.head_dim]
 }
 
 fn product(name: &'static str, shape: &[usize]) -> Result<usize, LayoutError> {

@@ -451,7 +451,6 @@ impl Session {
             probe,
         };
         let params = self.layout.params();
-        let capacity = self.layout.encoder_capacity();
         let first = self.encoded.saturating_mul(params.downsample_factor as u64);
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.stem(positions)?;
@@ -466,7 +465,7 @@ impl Session {
         model::stem::stem(&mut pass, first, &mut state.stem, scratch, x)?;
 
         let (state, encoder, scratch) = memory.encoder(positions)?;
-        model::encoder::layers(&mut pass, first, state.encoder_cache, capacity, encoder, scratch)?;
+        model::encoder::layers(&mut pass, &self.layout, first, state.encoder_cache, encoder, scratch)?;
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.adapter(positions)?;
         let values = positions.saturating_mul(params.decoder.dim);

@@ -63,6 +63,16 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// The directory has a checkpoint of the Hugging Face layout, which is another one.
+    HuggingFaceDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Memory that a layout asks for cannot be had.
+    Memory {
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// A tensor that was asked for is not in the file.
     NoTensor {
         /// The file or directory.
@@ -138,11 +148,10 @@ pub enum Error {
         /// What is wrong.
         source: Box<Error>,
     },
-    /// An option that a later release has.
-    NotBuilt {
-        /// The option.
-        option: &'static str,
-    },
+    /// The microphone was asked for, and this build has no feature for it.
+    NoMicrophone,
+    /// Several inputs for a form of output that has the times of one.
+    OneInput,
     /// Interrupted, by Ctrl-C for instance.
     Interrupted,
 }
@@ -176,6 +185,19 @@ impl fmt::Display for Error {
             }
             Self::NotWeights { path, found } => write!(f, "{}: {}", path.display(), found.tell(path)),
             Self::Shards { path, what } => write!(f, "{}: {what}", path.display()),
+            Self::HuggingFaceDirectory { directory } => write!(
+                f,
+                "{}: {}: {}",
+                directory.display(),
+                BindError::HuggingFaceLayout,
+                download_hint(FILES[0])
+            ),
+            Self::Memory { bytes } => write!(
+                f,
+                "{:.0} MB of memory are needed beside the weights and cannot be had; a smaller --chunk or --window needs \
+                 less (see: voxtral memory)",
+                *bytes as f64 * 1e-6
+            ),
             Self::NoTensor { path, name } => write!(f, "{}: no tensor is named {name:?}", path.display()),
             Self::NotTheModel { path, faults: 1 } => {
                 write!(f, "{}: 1 thing is not as params.json says", path.display())
@@ -201,7 +223,7 @@ impl fmt::Display for Error {
             Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
-            Self::Text(source) => source.fmt(f),
+            Self::Text(source) => write!(f, "{}: {source}", FILES[2]),
             Self::Output(source) => write!(f, "cannot write the output: {source}"),
             Self::NoModel => write!(
                 f,
@@ -209,7 +231,11 @@ impl fmt::Display for Error {
                 download_hint(FILES[0])
             ),
             Self::FromEnvironment { variable, source } => write!(f, "{source} (the directory is from {variable})"),
-            Self::NotBuilt { option } => write!(f, "{option} is not built yet in this release"),
+            Self::NoMicrophone => f.write_str(
+                "--from-mic: this build was made without the feature mic; use: \
+                 arecord -q -f S16_LE -r 16000 -c 1 -t raw | voxtral --stdin",
+            ),
+            Self::OneInput => f.write_str("captions (srt, vtt) have the times of one input; give one file at a time"),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }
@@ -222,11 +248,14 @@ impl std::error::Error for Error {
             Self::MissingModelFile { .. }
             | Self::NotWeights { .. }
             | Self::Shards { .. }
+            | Self::HuggingFaceDirectory { .. }
+            | Self::Memory { .. }
             | Self::NoTensor { .. }
             | Self::NotTheModel { .. }
             | Self::Vocabulary { .. }
             | Self::NoModel
-            | Self::NotBuilt { .. }
+            | Self::NoMicrophone
+            | Self::OneInput
             | Self::Interrupted => None,
             Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),

@@ -6,7 +6,7 @@
 use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// Exit status when a mapped file was shortened, or its disk failed: 128 and the number that SIGBUS has on Linux.
 pub const STATUS: u8 = 135;
@@ -32,6 +32,9 @@ static MAPPED: [Slot; SLOTS] = [const {
         name_len: AtomicUsize::new(0),
     }
 }; SLOTS];
+
+/// Whether a thread is telling of a fault.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// What was on SIGBUS before: Rust's own handler.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
@@ -93,7 +96,7 @@ pub fn install() {
 extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the system hands over a valid `siginfo_t`. The name of a slot whose range holds the
     // faulting address is alive: whoever touched that address borrows the mapping, which is dropped after its slot.
-    // `write`, `_exit`, `sigaction` and `raise` are async-signal-safe.
+    // `write`, `pause`, `_exit`, `sigaction` and `raise` are async-signal-safe.
     unsafe {
         // Positive codes come from the kernel; `si_addr` has a meaning with them only.
         let raised = (*info).si_code > 0;
@@ -101,6 +104,12 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context
         for slot in &MAPPED {
             let end = slot.end.load(Ordering::Acquire);
             if raised && address < end && address >= slot.start.load(Ordering::Relaxed) {
+                // Other threads may meet the same fault while this one writes: the first one tells.
+                if TOLD.swap(true, Ordering::Relaxed) {
+                    loop {
+                        libc::pause();
+                    }
+                }
                 say(b"voxtral: ");
                 let name = slot.name.load(Ordering::Relaxed);
                 libc::write(2, name.cast_const().cast(), slot.name_len.load(Ordering::Relaxed));

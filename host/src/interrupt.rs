@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Exit status after Ctrl-C, as shells have it: 128 and the signal's number.
 pub const STATUS: u8 = 130;
@@ -12,6 +12,14 @@ pub const STATUS: u8 = 130;
 const GRACE: libc::c_uint = 1;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Seconds until the alarm, 0 for none.
+static ALARM: AtomicU32 = AtomicU32::new(GRACE);
+
+/// From now on the first Ctrl-C only sets [`flag`], and what it asks to end may take its time.
+pub fn let_work_end() {
+    ALARM.store(0, Ordering::Relaxed);
+}
 
 /// Set by the first Ctrl-C once [`install`] was called; see [`crate::Transcriber::set_interrupt`].
 pub fn flag() -> &'static AtomicBool {
@@ -42,7 +50,7 @@ pub fn install() {
 extern "C" fn on_interrupt(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
     // SAFETY: async-signal-safe.
-    unsafe { libc::alarm(GRACE) };
+    unsafe { libc::alarm(ALARM.load(Ordering::Relaxed)) };
 }
 
 extern "C" fn on_alarm(_signal: libc::c_int) {

@@ -22,13 +22,16 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod audio;
+mod capture;
 pub mod commands;
 mod error;
 pub mod fault;
+mod gate;
 pub mod interrupt;
 pub mod kernels;
 mod map;
 mod model;
+mod onset;
 mod pool;
 mod recognise;
 mod shards;
@@ -37,15 +40,19 @@ mod timings;
 mod transcriber;
 mod usage;
 mod weights;
+mod words;
 
 pub use audio::AudioFile;
+pub use capture::{Capture, Taken};
 pub use error::Error;
+pub use gate::{Gate, GateOptions, Gated};
 pub use map::{Bytes, Mapper, Mapping};
 pub use model::{EMBEDDED_NAME, Model, OpenTimes};
 pub use pool::Pool;
 pub use recognise::Kind;
 pub use text::Text;
 pub use timings::{Spent, Timings};
-pub use transcriber::Transcriber;
+pub use transcriber::{Decided, Listener, Transcriber};
 pub use voxtral_core as core;
 pub use weights::WeightsFile;
+pub use words::{Alternative, Word, Words};

@@ -4,7 +4,7 @@
 //! pages raises SIGBUS; see [`crate::fault`]. Replacing a file by renaming another over it is harmless: the mapping keeps
 //! the old one.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
@@ -65,13 +65,13 @@ impl Bytes {
 
     /// A regular file and its length.
     pub(crate) fn file(path: &Path) -> io::Result<(File, u64)> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_file() {
-            Ok((file, metadata.len()))
-        } else {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+        // Looked at before it is opened: opening a FIFO waits for somebody to write to it.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok((file, len))
     }
 
     /// Maps the first `len` bytes of a file, whose `path` a fault is told with.

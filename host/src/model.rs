@@ -28,9 +28,12 @@ struct Aligned<T: ?Sized>(T);
 #[cfg(feature = "embedded-model")]
 static EMBEDDED_WEIGHTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../nano/consolidated.safetensors"));
 
+/// Delays that the small model was trained with lie in this range, in milliseconds.
+pub(crate) const EMBEDDED_DELAYS: std::ops::RangeInclusive<usize> = 80..=960;
+
 /// How to get a file of the published model.
 pub(crate) fn download_hint(file: &str) -> String {
-    format!("curl -L -C - -O https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602/resolve/main/{file}")
+    format!("curl --fail -L -C - -O https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602/resolve/main/{file}")
 }
 
 /// A model, opened: files mapped, every tensor found and checked, no weight read but one norm's.
@@ -89,6 +92,11 @@ impl Model {
         };
         if !fs::metadata(directory).map_err(refuse)?.is_dir() {
             return Err(refuse(io::Error::new(io::ErrorKind::NotADirectory, "not a directory")));
+        }
+        if is_hugging_face(directory) {
+            return Err(Error::HuggingFaceDirectory {
+                directory: directory.into(),
+            });
         }
         let open = |file: &'static str| {
             let path = directory.join(file);
@@ -196,6 +204,11 @@ impl Model {
         model::Model::new(&self.weights, &self.slots, &self.binding)
     }
 
+    /// Whether it is the one that is built into the program.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(self.weights, Bytes::Static(_))
+    }
+
     /// Sizes of the model.
     pub fn params(&self) -> &Params {
         self.binding.params()
@@ -220,6 +233,12 @@ impl Model {
     pub fn tekken(&self) -> &[u8] {
         &self.tekken
     }
+}
+
+/// Whether a directory has a checkpoint of the Hugging Face layout and not the original one.
+pub(crate) fn is_hugging_face(directory: &Path) -> bool {
+    let has = |file: &str| directory.join(file).exists();
+    !has(FILES[0]) && (has("model.safetensors") || has("model.safetensors.index.json"))
 }
 
 /// What stands in place of a JSON file, if that is something else.

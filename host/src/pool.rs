@@ -61,9 +61,9 @@ impl Pool {
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let workers: Vec<_> = (1..threads)
-            .filter_map(|_| {
+            .map_while(|_| {
                 let shared = Arc::clone(&shared);
-                // A thread that the system refuses is one less; the work gets done all the same.
+                // Where the system refuses one, there are fewer; the work gets done all the same.
                 thread::Builder::new()
                     .name("voxtral".into())
                     .spawn(move || work(&shared))

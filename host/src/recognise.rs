@@ -121,6 +121,7 @@ impl Kind {
     /// What to do to get the file that should be at `path`.
     pub(crate) fn advice(&self, path: &Path) -> String {
         match self {
+            Self::Json if is_json_by_name(path) => "give the .safetensors file, or the directory of the model".into(),
             Self::Empty | Self::Html | Self::Xml | Self::Json | Self::Text(_) => {
                 format!("remove it and {}", get(path))
             }
@@ -142,6 +143,11 @@ impl Kind {
     pub fn tell(&self, path: &Path) -> String {
         format!("this is {self}; {}", self.advice(path))
     }
+}
+
+/// Whether a JSON document is what the name promises.
+fn is_json_by_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
 }
 
 impl fmt::Display for Kind {

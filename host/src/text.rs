@@ -11,15 +11,55 @@ use crate::model::Model;
 /// Entries of the vocabulary that one call of [`Text::prepare`] reads.
 const PREPARE_ENTRIES: usize = 4096;
 
+/// The bytes of tokens.
+pub(crate) struct Pieces<'m> {
+    vocabulary: &'m Vocabulary,
+    tekken: &'m [u8],
+    offsets: Vec<u32>,
+    progress: IndexProgress,
+}
+
+impl<'m> Pieces<'m> {
+    pub(crate) fn new(model: &'m Model) -> Self {
+        let vocabulary = model.vocabulary();
+        Self {
+            vocabulary,
+            tekken: model.tekken(),
+            offsets: vec![0; vocabulary.index_len()],
+            progress: IndexProgress::default(),
+        }
+    }
+
+    pub(crate) fn vocabulary(&self) -> &'m Vocabulary {
+        self.vocabulary
+    }
+
+    /// Builds a further part of the index, so that the first token need not wait for all of it.
+    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+        self.prepare_entries(PREPARE_ENTRIES)
+    }
+
+    fn prepare_entries(&mut self, entries: usize) -> Result<(), Error> {
+        if !self.progress.is_complete() {
+            self.vocabulary
+                .index_step(self.tekken, &mut self.offsets, &mut self.progress, entries)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a token: none for a control token.
+    pub(crate) fn of(&mut self, id: u32) -> Result<impl Iterator<Item = u8> + use<'m>, Error> {
+        self.prepare_entries(usize::MAX)?;
+        Ok(self.vocabulary.piece(self.tekken, &self.offsets, id)?)
+    }
+}
+
 /// Writes the text of one utterance as its tokens come.
 ///
 /// White space at both ends of the text is left out (a word's token begins with a space), and a character that is
 /// cut between tokens is held back until it is whole.
 pub struct Text<'m> {
-    vocabulary: &'m Vocabulary,
-    tekken: &'m [u8],
-    offsets: Vec<u32>,
-    progress: IndexProgress,
+    pieces: Pieces<'m>,
     joiner: Utf8Joiner,
     begun: bool,
     spaces: Spaces,
@@ -39,12 +79,8 @@ impl Spaces {
 impl<'m> Text<'m> {
     /// The text of tokens of `model`.
     pub fn new(model: &'m Model) -> Self {
-        let vocabulary = model.vocabulary();
         Self {
-            vocabulary,
-            tekken: model.tekken(),
-            offsets: vec![0; vocabulary.index_len()],
-            progress: IndexProgress::default(),
+            pieces: Pieces::new(model),
             joiner: Utf8Joiner::new(),
             begun: false,
             spaces: Spaces::default(),
@@ -56,15 +92,7 @@ impl<'m> Text<'m> {
     /// # Errors
     /// [`Error::Text`] if `tekken.json` is damaged.
     pub fn prepare(&mut self) -> Result<(), Error> {
-        self.prepare_entries(PREPARE_ENTRIES)
-    }
-
-    fn prepare_entries(&mut self, entries: usize) -> Result<(), Error> {
-        if !self.progress.is_complete() {
-            self.vocabulary
-                .index_step(self.tekken, &mut self.offsets, &mut self.progress, entries)?;
-        }
-        Ok(())
+        self.pieces.prepare()
     }
 
     /// Writes the text of a token, as far as it is whole, and flushes if there was any.
@@ -72,18 +100,48 @@ impl<'m> Text<'m> {
     /// # Errors
     /// [`Error::Text`] for an id without text, [`Error::Output`] if it cannot be written.
     pub fn push(&mut self, id: u32, out: &mut dyn Write) -> Result<(), Error> {
-        if id < self.vocabulary.n_special {
+        if id < self.pieces.vocabulary().n_special {
             return Ok(());
         }
-        self.prepare_entries(usize::MAX)?;
-        let vocabulary = self.vocabulary;
-        let piece = vocabulary.piece(self.tekken, &self.offsets, id)?;
-        // `piece` borrows the index; the rest of `self` goes on changing.
-        let (joiner, begun, spaces) = (&mut self.joiner, &mut self.begun, &mut self.spaces);
+        let bytes = self.pieces.of(id)?;
+        self.write(bytes, out)
+    }
+
+    /// Writes a token and others that might have come in its place, as `[one|other]`. Without others, or if one of
+    /// them is no whole character, only the token.
+    ///
+    /// # Errors
+    /// As [`Text::push`].
+    pub fn push_alternatives(&mut self, id: u32, others: &[u32], out: &mut dyn Write) -> Result<(), Error> {
+        let Some(others) = self.whole(others)?.filter(|others| !others.is_empty()) else {
+            return self.push(id, out);
+        };
+        let Some(best) = self.whole(&[id])? else {
+            return self.push(id, out);
+        };
+        // The space that begins the text is left out, behind the bracket as well.
+        let best = if self.begun { &best } else { best.trim_start() };
+        let choice = format!("[{best}|{others}]");
+        self.write(choice.bytes(), out)
+    }
+
+    /// The texts of tokens with `|` between them, if each is whole.
+    fn whole(&mut self, ids: &[u32]) -> Result<Option<String>, Error> {
+        let mut texts = Vec::new();
+        for &id in ids {
+            let Ok(text) = String::from_utf8(self.pieces.of(id)?.collect()) else {
+                return Ok(None);
+            };
+            texts.push(text);
+        }
+        Ok(Some(texts.join("|")))
+    }
+
+    fn write(&mut self, bytes: impl Iterator<Item = u8>, out: &mut dyn Write) -> Result<(), Error> {
         let mut wrote = false;
-        for byte in piece {
-            for character in joiner.push(byte) {
-                wrote |= write(character, begun, spaces, out).map_err(Error::Output)?;
+        for byte in bytes {
+            for character in self.joiner.push(byte) {
+                wrote |= write(character, &mut self.begun, &mut self.spaces, out).map_err(Error::Output)?;
             }
         }
         if wrote {

@@ -15,8 +15,61 @@ use crate::model::Model;
 use crate::text::Text;
 use crate::timings::{Progress, Timings};
 
+/// A token as it is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// Its id.
+    pub id: u32,
+    /// The decoder position it was decided at.
+    pub position: u64,
+    /// The sample of the caller's audio that the model hears at the start of the position, less the delay; what was
+    /// [skipped](Transcriber::skip) counts. See [`Session::audio_sample`].
+    pub sample: u64,
+    /// What it was decided by: a value for every id.
+    pub logits: &'a [f32],
+}
+
+/// Hears of tokens as they are decided.
+pub trait Listener {
+    /// The next token, control tokens included.
+    ///
+    /// # Errors
+    /// What ends the transcription.
+    fn token(&mut self, token: &Decided<'_>) -> Result<(), Error>;
+
+    /// A step of another kind was done.
+    ///
+    /// # Errors
+    /// What ends the transcription.
+    fn worked(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Writes text and nothing else.
+struct Writer<'a, 'm> {
+    text: &'a mut Text<'m>,
+    out: &'a mut dyn Write,
+}
+
+impl Listener for Writer<'_, '_> {
+    fn token(&mut self, token: &Decided<'_>) -> Result<(), Error> {
+        self.text.push(token.id, self.out)
+    }
+
+    fn worked(&mut self) -> Result<(), Error> {
+        self.text.prepare()
+    }
+}
+
 /// Transcribes one utterance after the other: samples in, text out. After it is made, nothing allocates.
 pub struct Transcriber<'m> {
+    engine: Engine<'m>,
+    text: Text<'m>,
+}
+
+/// All but the text.
+struct Engine<'m> {
     model: &'m Model,
     kernels: Kernels,
     executor: &'m dyn Executor,
@@ -25,55 +78,59 @@ pub struct Transcriber<'m> {
     // Zeroed pages of the system, which cost nothing before they are touched.
     state: Vec<f32>,
     scratch: Vec<f32>,
-    text: Text<'m>,
     timings: Timings,
     interrupt: Option<&'m AtomicBool>,
+    /// Samples of the caller's audio that were left out.
+    skipped: u64,
 }
 
 impl<'m> Transcriber<'m> {
     /// A transcriber at the start of its audio.
     ///
     /// # Errors
-    /// [`Error::Layout`] if an option is impossible.
+    /// [`Error::Layout`] if an option is impossible, [`Error::Memory`] if there is not enough.
     pub fn new(model: &'m Model, options: &Options, executor: &'m dyn Executor) -> Result<Self, Error> {
         let layout = Layout::new(model.params(), options)?;
         Ok(Self {
-            model,
-            kernels: kernels::choose(),
-            executor,
-            layout,
-            session: Session::new(&layout),
-            state: vec![0.0; layout.state_len()],
-            scratch: vec![0.0; layout.scratch_len()],
+            engine: Engine {
+                model,
+                kernels: kernels::choose(),
+                executor,
+                layout,
+                session: Session::new(&layout),
+                state: zeroed(layout.state_len())?,
+                scratch: zeroed(layout.scratch_len())?,
+                timings: Timings::default(),
+                interrupt: None,
+                skipped: 0,
+            },
             text: Text::new(model),
-            timings: Timings::default(),
-            interrupt: None,
         })
     }
 
     /// Computes with other kernels than those that [`kernels::choose`] found.
     pub fn set_kernels(&mut self, kernels: Kernels) {
-        self.kernels = kernels;
+        self.engine.kernels = kernels;
     }
 
     /// Between two steps looks at `flag`, and ends with [`Error::Interrupted`] once it is set.
     pub fn set_interrupt(&mut self, flag: &'m AtomicBool) {
-        self.interrupt = Some(flag);
+        self.engine.interrupt = Some(flag);
     }
 
     /// The sizes of its memory.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.engine.layout
     }
 
     /// Where the time of this utterance went so far.
     pub fn timings(&self) -> &Timings {
-        &self.timings
+        &self.engine.timings
     }
 
     /// The session, to ask how far it is.
     pub fn session(&self) -> &Session {
-        &self.session
+        &self.engine.session
     }
 
     /// Takes all `samples` (16 kHz, mono) and writes the text that they bring.
@@ -90,14 +147,45 @@ impl<'m> Transcriber<'m> {
     /// # Errors
     /// As [`Transcriber::push`].
     pub fn push_probed(&mut self, samples: &[f32], out: &mut dyn Write, probe: &mut dyn Probe) -> Result<(), Error> {
-        let mut rest = samples;
-        while !rest.is_empty() && !self.is_done() {
-            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
-            let taken = self.session.feed(&mut memory, rest)?;
-            rest = &rest[taken..];
-            self.run(out, probe)?;
-        }
-        Ok(())
+        let text = &mut self.text;
+        self.engine.push(samples, &mut Writer { text, out }, probe)
+    }
+
+    /// Takes all `samples` and shows `listener` the tokens that they bring.
+    ///
+    /// # Errors
+    /// [`Error::Session`] as [`Transcriber::push`], and those of the listener.
+    pub fn push_to(
+        &mut self,
+        samples: &[f32],
+        listener: &mut dyn Listener,
+        probe: &mut dyn Probe,
+    ) -> Result<(), Error> {
+        self.engine.push(samples, listener, probe)
+    }
+
+    /// A pause: writes the text that waits for the delay; the audio goes on. What that means for the model is told at
+    /// [`Session::flush`].
+    ///
+    /// # Errors
+    /// As [`Transcriber::push`].
+    pub fn flush(&mut self, out: &mut dyn Write) -> Result<(), Error> {
+        let text = &mut self.text;
+        self.engine.flush(&mut Writer { text, out }, &mut NoProbe)
+    }
+
+    /// [`Transcriber::flush`] for tokens.
+    ///
+    /// # Errors
+    /// As [`Transcriber::push_to`].
+    pub fn flush_to(&mut self, listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
+        self.engine.flush(listener, probe)
+    }
+
+    /// So many samples of the audio are left out, behind those that were pushed: times count them, nothing else does.
+    /// Between a flush and the next push, so that every token has been decided that is spoken before them.
+    pub fn skip(&mut self, samples: u64) {
+        self.engine.skipped += samples;
     }
 
     /// The end of the audio: writes the rest of the text. [`Transcriber::reset`] begins the next utterance.
@@ -113,9 +201,17 @@ impl<'m> Transcriber<'m> {
     /// # Errors
     /// As [`Transcriber::push`].
     pub fn finish_probed(&mut self, out: &mut dyn Write, probe: &mut dyn Probe) -> Result<(), Error> {
-        self.session.finish();
-        self.run(out, probe)?;
+        let text = &mut self.text;
+        self.engine.finish(&mut Writer { text, out }, probe)?;
         self.text.finish(out)
+    }
+
+    /// [`Transcriber::finish`] for tokens.
+    ///
+    /// # Errors
+    /// As [`Transcriber::push_to`].
+    pub fn finish_to(&mut self, listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
+        self.engine.finish(listener, probe)
     }
 
     /// Ends the utterance where it is, after an error as well: what is held back of its text is written, nothing more
@@ -130,16 +226,40 @@ impl<'m> Transcriber<'m> {
 
     /// Ready for the next utterance, in the same memory.
     pub fn reset(&mut self) {
-        self.session.reset();
-        self.timings = Timings::default();
+        self.engine.session.reset();
+        self.engine.timings = Timings::default();
+        self.engine.skipped = 0;
     }
 
     /// Whether the model ended the text; further audio is not listened to.
     pub fn is_done(&self) -> bool {
-        self.session.is_stopped()
+        self.engine.session.is_stopped()
+    }
+}
+
+impl Engine<'_> {
+    fn push(&mut self, samples: &[f32], listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
+        let mut rest = samples;
+        while !rest.is_empty() && !self.session.is_stopped() {
+            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+            let taken = self.session.feed(&mut memory, rest)?;
+            rest = &rest[taken..];
+            self.run(listener, probe)?;
+        }
+        Ok(())
     }
 
-    fn run(&mut self, out: &mut dyn Write, probe: &mut dyn Probe) -> Result<(), Error> {
+    fn flush(&mut self, listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
+        self.session.flush();
+        self.run(listener, probe)
+    }
+
+    fn finish(&mut self, listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
+        self.session.finish();
+        self.run(listener, probe)
+    }
+
+    fn run(&mut self, listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
         let model = self.model.view().with_kernels(self.kernels);
         let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
         loop {
@@ -150,10 +270,26 @@ impl<'m> Transcriber<'m> {
             let step = self.session.step_probed(&model, &mut memory, self.executor, probe)?;
             self.timings.add(before, &self.session, step, start.elapsed());
             match step {
-                Step::Token(token) => self.text.push(token.id, out)?,
-                Step::Worked => self.text.prepare()?,
+                Step::Token(token) => listener.token(&Decided {
+                    id: token.id,
+                    position: token.position,
+                    sample: self.session.audio_sample(token.position) + self.skipped,
+                    logits: self.session.logits(&memory).unwrap_or_default(),
+                })?,
+                Step::Worked => listener.worked()?,
                 Step::NeedAudio | Step::Done => return Ok(()),
             }
         }
     }
+}
+
+/// Zeroed memory of the system's, which costs nothing before it is touched.
+fn zeroed(len: usize) -> Result<Vec<f32>, Error> {
+    // A zeroed allocation cannot fail politely, so the same amount is asked for and given back before.
+    let mut asked = Vec::<f32>::new();
+    asked.try_reserve_exact(len).map_err(|_| Error::Memory {
+        bytes: len.saturating_mul(size_of::<f32>()),
+    })?;
+    drop(asked);
+    Ok(vec![0.0; len])
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use voxtral::Pool;
-use voxtral_core::kernels::{Class, Executor, Heads, Kernels, Matrix, Ops, Ring, Serial, Storage};
+use voxtral_core::kernels::{CacheType, Class, Executor, Heads, Kernels, Matrix, Ops, Ring, Serial, Storage};
 
 /// Length of a window.
 const WINDOW: Duration = Duration::from_micros(1500);
@@ -257,35 +257,43 @@ fn attention(kernels: Kernels) {
         ("decode at 8192", 32, 8, 128, 8192, 1),
         ("prefill", 32, 8, 128, 100, 38),
     ] {
-        let heads = Heads {
-            n_heads,
-            n_kv_heads,
-            head_dim,
-        };
-        let capacity = window - 1 + n;
-        let held = values(n_kv_heads * head_dim * capacity);
-        let ring = Ring {
-            keys: &held,
-            values: &held,
-            capacity,
-        };
-        let q = values(n * n_heads * head_dim);
-        let mut y = q.clone();
-        let ops = Ops::new(kernels, &Serial);
-        compare(
-            &format!("attention {} {name}, {n} positions", kernels.name()),
-            "GFLOP/s",
-            Timed {
-                units: 4e-9 * (n * n_heads * head_dim * window) as f64,
-                threads: 1,
-                f: &mut || ops.attention(heads, window, 10_000, black_box(&q), ring, &mut y),
-            },
-            Timed {
-                units: limits::GFLOP,
-                threads: 1,
-                f: &mut limits::multiply_add,
-            },
-        );
+        for cache in [CacheType::F32, CacheType::Bf16] {
+            let heads = Heads {
+                n_heads,
+                n_kv_heads,
+                head_dim,
+            };
+            let capacity = window - 1 + n;
+            let new = values(n_kv_heads * head_dim * capacity);
+            let mut held = match cache {
+                CacheType::F32 => new.clone(),
+                CacheType::Bf16 => vec![0.0; new.len().div_ceil(2)],
+            };
+            let ops = Ops::new(kernels, &Serial);
+            ops.ring_store(heads, cache, capacity, 0, &new, &mut held);
+            let ring = Ring {
+                keys: &held,
+                values: &held,
+                capacity,
+                cache,
+            };
+            let q = values(n * n_heads * head_dim);
+            let mut y = q.clone();
+            compare(
+                &format!("attention {} {name}, {n} positions, {cache:?}", kernels.name()),
+                "GFLOP/s",
+                Timed {
+                    units: 4e-9 * (n * n_heads * head_dim * window) as f64,
+                    threads: 1,
+                    f: &mut || ops.attention(heads, window, 10_000, black_box(&q), ring, &mut y),
+                },
+                Timed {
+                    units: limits::GFLOP,
+                    threads: 1,
+                    f: &mut limits::multiply_add,
+                },
+            );
+        }
     }
 }
 

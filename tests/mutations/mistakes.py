@@ -85,8 +85,8 @@ HEADS_MODULO = (
     + """\
                 let start = (head + h) % n_kv_heads * head_len;
                 let visible = Visible {
-                    keys: &job.ring.keys[start..start + head_len],
-                    values: &job.ring.values[start..start + head_len],
+                    keys: Stored::new(job.ring.cache, job.ring.keys).part(start..start + head_len),
+                    values: Stored::new(job.ring.cache, job.ring.values).part(start..start + head_len),
                     ..visible
                 };
 """

@@ -603,7 +603,13 @@ fn item_5_files_of_other_kinds_are_recognised() {
 fn item_5_a_download_cut_at_3_gb_is_told_how_to_go_on() {
     let directory = tempfile::tempdir().unwrap();
     sparse(directory.path(), 3_000_000_000);
-    let words = ["3000000000", "8859462744", "download was cut", "curl -L -C -", WEIGHTS];
+    let words = [
+        "3000000000",
+        "8859462744",
+        "download was cut",
+        "curl --fail -L -C -",
+        WEIGHTS,
+    ];
     inspect(directory.path(), &["--check"]).assert_refused(&[&words[..], &["fault at byte 3000000000"]].concat());
     for file in ["params.json", "tekken.json"] {
         fs::copy(goldens::nano_dir().join(file), directory.path().join(file)).unwrap();
@@ -617,7 +623,7 @@ fn item_5_a_download_cut_at_3_gb_is_told_how_to_go_on() {
         .unwrap()
         .set_len(5000)
         .unwrap();
-    inspect(directory.path(), &[]).assert_refused(&["5000", "104024", "curl -L -C -"]);
+    inspect(directory.path(), &[]).assert_refused(&["5000", "104024", "curl --fail -L -C -"]);
 }
 
 /// Item 5: the small files of a model, too.
@@ -817,4 +823,44 @@ fn what_is_shown_is_one_thing() {
     ] {
         assert_eq!(inspect(&path, options).code, Some(2), "{options:?}");
     }
+}
+
+/// `--check` of a model directory looks at all three files, and whether they are of one model.
+#[test]
+fn check_of_a_directory_is_of_the_whole_model() {
+    let directory = program::model();
+    let path = program::arg(directory.path());
+    let ran = run(["inspect", "--check", path]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for (file, contents, words) in [
+        ("params.json", &b"Entry not found"[..], &["params.json", "curl"][..]),
+        ("tekken.json", b"<html>", &["tekken.json", "curl"]),
+    ] {
+        let directory = program::model();
+        fs::write(directory.path().join(file), contents).unwrap();
+        let ran = run(["inspect", "--check", program::arg(directory.path())]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(words.iter().all(|word| ran.stderr.contains(word)), "{ran:?}");
+        fs::remove_file(directory.path().join(file)).unwrap();
+        let ran = run(["inspect", "--check", program::arg(directory.path())]);
+        assert!(ran.code == Some(1) && ran.stderr.contains("is missing"), "{ran:?}");
+    }
+    // An index of the vocabulary is what transcription needs, and nothing else looks at.
+    let tekken = directory.path().join("tekken.json");
+    let damaged = fs::read_to_string(&tekken).unwrap().replacen("\"AQ==\"", "\"AQ=!\"", 1);
+    fs::write(&tekken, damaged).unwrap();
+    let ran = run(["inspect", "--check", path]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("tekken.json"), "{ran:?}");
+}
+
+/// A checkpoint of the Hugging Face layout in place of the model is told at once, whatever else is missing.
+#[test]
+fn s19_directories_of_the_hugging_face_layout_are_told_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::write(path.join("config.json"), "{}").unwrap();
+    fs::write(path.join("model.safetensors"), "").unwrap();
+    let (clip, _) = program::clip(0);
+    let ran = run(["-d", program::arg(path), program::arg(&clip)]);
+    ran.assert_refused(&["Hugging Face", "consolidated.safetensors", "curl"]);
 }

@@ -176,3 +176,87 @@ fn paths_that_are_not_utf8_work() {
     let missing = directory.path().join(OsStr::from_bytes(b"\xFF\xFE"));
     assert!(!voxtral().arg(&missing).output().unwrap().status.success());
 }
+
+/// Sizes that no machine has, and threads that no machine wants, are refused in one line.
+#[test]
+fn impossible_sizes_are_told_in_one_line() {
+    let (file, _) = clip(0);
+    // More than any memory, but not more than can be addressed.
+    run([arg(&file), "--chunk", "1000000000"]).assert_refused(&["MB of memory", "--chunk", "voxtral memory"]);
+    for threads in ["0", "257", "1000000", "-1", "18446744073709551615"] {
+        let ran = run([arg(&file), "--threads", threads]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(
+            ran.stderr.contains("--threads") && !ran.stderr.contains("panicked"),
+            "{ran:?}"
+        );
+    }
+}
+
+/// A delay that the built-in model was not trained for is said to be one.
+#[test]
+fn delays_beyond_the_small_models_training_are_told() {
+    let (file, _) = clip(0);
+    let told = |ms: &str| {
+        run([arg(&file), "--delay", ms])
+            .stderr
+            .contains("was trained for delays of 80 to 960 ms")
+    };
+    assert!(told("2400") && told("1040") && !told("960") && !told("80"));
+}
+
+/// A FIFO in place of a model file is refused, not waited for.
+#[cfg(unix)]
+#[test]
+fn fifos_are_no_model_files() {
+    for name in FILES {
+        let directory = model();
+        let path = directory.path().join(name);
+        fs::remove_file(&path).unwrap();
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let (file, _) = clip(0);
+        run(["-d", arg(directory.path()), arg(&file)]).assert_refused(&[name, "not a regular file"]);
+    }
+}
+
+/// Names are untrusted: a line break or an escape in one makes neither a second line nor a colour.
+#[cfg(unix)]
+#[test]
+fn names_cannot_forge_lines() {
+    run(["/nope\nvoxtral: all is well \u{1B}[31m\u{202E}"]).assert_refused(&["\\n", "\\u{1b}", "\\u{202e}"]);
+}
+
+/// A file whose text the model ends before its audio does is told as such: golden model E ends after 31 tokens.
+#[test]
+fn an_early_end_of_text_is_told() {
+    let spec = Spec::variant('E');
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(FILES[0]), spec.safetensors(Dtype::Bf16)).unwrap();
+    fs::write(directory.path().join(FILES[1]), spec.params_json()).unwrap();
+    fs::write(directory.path().join(FILES[2]), spec.tekken_json()).unwrap();
+    let twice = directory.path().join("twice.wav");
+    let speech = goldens::audio("speech_b");
+    let format = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut writer = hound::WavWriter::create(&twice, format).unwrap();
+    for sample in speech.iter().chain(&speech) {
+        writer.write_sample((sample * 32768.0) as i16).unwrap();
+    }
+    writer.finalize().unwrap();
+    let ran = run(["-d", arg(directory.path()), arg(&twice), "--silent"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stderr.contains("the model ended the text at") && ran.stderr.contains("7.28 s"),
+        "{ran:?}"
+    );
+}

@@ -44,7 +44,7 @@ const RIFF_NAMES: [&[u8; 4]; 3] = [b"RIFF", b"RF64", b"BW64"];
 
 /// Names that decide what follows an empty data chunk or a chunk of odd size. An ID3 tag is no chunk, but found
 /// in the same place.
-const KNOWN_CHUNKS: [&[u8; 4]; 26] = [
+pub const KNOWN_CHUNKS: [&[u8; 4]; 26] = [
     b"data", b"fmt ", b"fact", b"LIST", b"JUNK", b"junk", b"PAD ", b"FLLR", b"bext", b"iXML", b"_PMX", b"axml",
     b"chna", b"cue ", b"plst", b"smpl", b"inst", b"PEAK", b"DISP", b"afsp", b"acid", b"id3 ", b"ID3 ", b"ID3\x02",
     b"ID3\x03", b"ID3\x04",

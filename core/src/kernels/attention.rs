@@ -1,9 +1,10 @@
-//! Keys and values as rings over absolute positions, and causal attention with a sliding window over them.
+//! Causal attention with a sliding window over keys and values in rings.
 
 use core::ops::Range;
 
 use super::math::exp;
 use super::ops::Ops;
+use super::ring::{CacheType, Ring, Stored};
 use super::scalar::reduce;
 use super::set::{Rows, Set};
 use super::split::{Band, split};
@@ -26,8 +27,13 @@ pub struct Heads {
 
 impl Heads {
     /// Values of one position in keys or values, or `None` if that overflows.
-    fn kv_width(&self) -> Option<usize> {
+    pub(super) fn kv_width(&self) -> Option<usize> {
         self.n_kv_heads.checked_mul(self.head_dim)
+    }
+    /// Length of the keys or the values of a ring, or `None` if that overflows.
+    pub(super) fn ring_len(&self, cache: CacheType, capacity: usize) -> Option<usize> {
+        let count = self.kv_width()?.checked_mul(capacity)?;
+        Some(cache.floats(count))
     }
     /// Values of one position in queries, or `None` if the counts do not fit together.
     fn q_width(&self) -> Option<usize> {
@@ -38,44 +44,12 @@ impl Heads {
     }
 }
 
-/// Keys and values of one layer as a ring over absolute positions.
-///
-/// Both slices are `[n_kv_heads][capacity][head_dim]`; position `p` is at slot `p % capacity`.
-#[derive(Clone, Copy, Debug)]
-pub struct Ring<'a> {
-    /// Rotated keys.
-    pub keys: &'a [f32],
-    /// Values.
-    pub values: &'a [f32],
-    /// Positions that fit.
-    pub capacity: usize,
-}
-
 impl Ops<'_> {
-    /// Writes `n` new positions, `first..first + n`, into a ring: `x` is `[n][n_kv_heads][head_dim]`, `ring`
-    /// `[n_kv_heads][capacity][head_dim]`, `n` at most `capacity`.
-    pub fn ring_store(&self, heads: Heads, capacity: usize, first: u64, x: &[f32], ring: &mut [f32]) {
-        let width = heads.kv_width().filter(|&width| width > 0);
-        debug_assert!(width.is_some(), "ring_store: no heads");
-        let Some(width) = width else { return };
-        let n = x.len() / width;
-        require!(
-            x.len() % width == 0 && n <= capacity && width.checked_mul(capacity) == Some(ring.len()),
-            "ring_store: shapes disagree"
-        );
-        for (position, x) in (first..).zip(x.chunks_exact(width)) {
-            let slot = (position % capacity as u64) as usize;
-            let slots = ring.chunks_exact_mut(heads.head_dim).skip(slot).step_by(capacity);
-            for (slot, x) in slots.zip(x.chunks_exact(heads.head_dim)) {
-                slot.copy_from_slice(x);
-            }
-        }
-    }
-
     /// Causal attention with a sliding window: the query at position `p` sees `p - window + 1 ..= p`.
     ///
     /// `q` is `[n][n_heads][head_dim]` at positions `first..first + n`, already in the ring; `y` has its shape. The
-    /// ring has room for all that the queries see: `min(window, first + 1) - 1 + n` positions.
+    /// ring has room for all that the queries see: `min(window, first + 1) - 1 + n` positions. Keys and values of
+    /// bfloat16 are widened, which is exact, and then used as those of f32 are.
     ///
     /// The canonical order is an online softmax over blocks of 64 absolute positions, in rising order. In each block:
     /// `s[j] = dot(q, k[j]) * (1 / sqrt(head_dim))`; `m' = max(m, s)`; `l` and the output are multiplied by
@@ -87,7 +61,7 @@ impl Ops<'_> {
         debug_assert!(width.is_some(), "attention: heads do not fit together");
         let Some(width) = width else { return };
         let n = q.len() / width;
-        let held = heads.kv_width().and_then(|width| width.checked_mul(ring.capacity));
+        let held = heads.ring_len(ring.cache, ring.capacity);
         let earlier = usize::try_from(first)
             .unwrap_or(usize::MAX)
             .min(window.saturating_sub(1));
@@ -146,8 +120,8 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
         let head = band.start() / head_dim + kv * group;
         let held = head / group * head_len..(head / group + 1) * head_len;
         let visible = Visible {
-            keys: &job.ring.keys[held.clone()],
-            values: &job.ring.values[held],
+            keys: Stored::new(job.ring.cache, job.ring.keys).part(held.clone()),
+            values: Stored::new(job.ring.cache, job.ring.values).part(held),
             capacity: job.ring.capacity,
             window: job.window,
             head_dim,
@@ -207,8 +181,8 @@ impl Queries<'_> {
 
 /// Keys and values that the queries of some heads may look at.
 struct Visible<'a> {
-    keys: &'a [f32],
-    values: &'a [f32],
+    keys: Stored<'a>,
+    values: Stored<'a>,
     capacity: usize,
     window: u64,
     head_dim: usize,
@@ -292,7 +266,7 @@ impl Visible<'_> {
     unsafe fn score<S: Set>(&self, start: u64, places: Range<usize>, q: Rows, scores: &mut [Scores]) {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
-            let keys = &self.keys[slots.start * self.head_dim..slots.end * self.head_dim];
+            let keys = self.keys.part(slots.start * self.head_dim..slots.end * self.head_dim);
             // SAFETY: by the caller.
             unsafe { S::scores(q, keys, at, scores) };
         }
@@ -303,7 +277,7 @@ impl Visible<'_> {
     unsafe fn sum<S: Set>(&self, start: u64, places: Range<usize>, p: &[Scores], y: &mut Band) {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
-            let values = &self.values[slots.start * self.head_dim..slots.end * self.head_dim];
+            let values = self.values.part(slots.start * self.head_dim..slots.end * self.head_dim);
             // SAFETY: by the caller.
             unsafe { S::accumulate(p, at, values, y) };
         }

@@ -45,6 +45,7 @@ mod linear;
 mod math;
 mod matrix;
 mod ops;
+mod ring;
 mod scalar;
 mod set;
 mod split;
@@ -57,9 +58,10 @@ mod vector;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
-pub use attention::{Heads, Ring};
+pub use attention::Heads;
 pub use dispatch::{Class, InstructionSet, Kernels};
 pub use executor::{Executor, Serial};
 pub use math::exp;
 pub use matrix::{Matrix, Storage};
 pub use ops::Ops;
+pub use ring::{CacheType, Ring};

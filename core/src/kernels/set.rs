@@ -7,6 +7,7 @@
 use super::attention::{Attention, Scores};
 use super::linear::Linear;
 use super::math;
+use super::ring::Stored;
 use super::split::Band;
 use super::{Class, Matrix};
 
@@ -44,11 +45,11 @@ pub(super) trait Set {
 
     /// `scores[c][at + j] = dot(q[c], keys[j])` for every `c` below `scores.len()` and every row of `keys`, which is
     /// as wide as those of `q`.
-    unsafe fn scores(q: Rows, keys: &[f32], at: usize, scores: &mut [Scores]);
+    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]);
 
     /// `y[c] += p[c][at + j] * values[j]` for every row `c` of `y`, over `j` in rising order; `values` has rows as
     /// wide as those of `y`.
-    unsafe fn accumulate(p: &[Scores], at: usize, values: &[f32], y: &mut Band);
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band);
 }
 
 /// The functions of one instruction set, each compiled with its instructions.

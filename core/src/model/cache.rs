@@ -1,27 +1,34 @@
 //! The KV cache of one layer: keys and values in a ring over absolute positions.
 
-use crate::kernels::{Heads, Ops, Ring};
+use crate::kernels::{CacheType, Heads, Ops, Ring};
 
-/// Storage of one layer, as much as [`crate::layout`] gave it: `[2][n_kv_heads][capacity][head_dim]`.
+/// Storage of one layer, as much as [`crate::layout`] gave it: `[2][n_kv_heads][capacity][head_dim]` elements.
 ///
 /// The ring has room for `window - 1` old positions and the widest pass, so a pass never overwrites a key that one
 /// of its own queries still sees.
 pub(super) struct Cache<'m> {
     heads: Heads,
     capacity: usize,
+    cache: CacheType,
     keys: &'m mut [f32],
     values: &'m mut [f32],
 }
 
 impl<'m> Cache<'m> {
-    /// The caches of all layers, from one region of `[n_layers][2][n_kv_heads][capacity][head_dim]`.
-    pub(super) fn layers(region: &'m mut [f32], heads: Heads, capacity: usize) -> impl Iterator<Item = Self> + 'm {
-        let half = heads.n_kv_heads * capacity * heads.head_dim;
+    /// The caches of all layers, from one region of `[n_layers][2][n_kv_heads][capacity][head_dim]` elements.
+    pub(super) fn layers(
+        region: &'m mut [f32],
+        heads: Heads,
+        capacity: usize,
+        cache: CacheType,
+    ) -> impl Iterator<Item = Self> + 'm {
+        let half = cache.floats(heads.n_kv_heads * capacity * heads.head_dim);
         region.chunks_exact_mut(2 * half).map(move |layer| {
             let (keys, values) = layer.split_at_mut(half);
             Cache {
                 heads,
                 capacity,
+                cache,
                 keys,
                 values,
             }
@@ -30,8 +37,8 @@ impl<'m> Cache<'m> {
 
     /// Writes the keys and values (`[n][n_kv_heads][head_dim]`) of the positions from `first`.
     pub(super) fn store(&mut self, ops: &Ops, first: u64, k: &[f32], v: &[f32]) {
-        ops.ring_store(self.heads, self.capacity, first, k, self.keys);
-        ops.ring_store(self.heads, self.capacity, first, v, self.values);
+        ops.ring_store(self.heads, self.cache, self.capacity, first, k, self.keys);
+        ops.ring_store(self.heads, self.cache, self.capacity, first, v, self.values);
     }
 
     /// What attention reads.
@@ -40,6 +47,7 @@ impl<'m> Cache<'m> {
             keys: self.keys,
             values: self.values,
             capacity: self.capacity,
+            cache: self.cache,
         }
     }
 }

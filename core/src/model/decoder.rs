@@ -55,8 +55,8 @@ pub(crate) fn layers(
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
-    let layers = Cache::layers(cache, heads, layout.decoder_capacity()).zip(ada.chunks_exact(p.dim));
-    for (layer, (mut cache, s)) in layers.enumerate() {
+    let caches = Cache::layers(cache, heads, layout.decoder_capacity(), layout.options().cache);
+    for (layer, (mut cache, s)) in caches.zip(ada.chunks_exact(p.dim)).enumerate() {
         let w = model.decoder_layer(layer)?;
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);

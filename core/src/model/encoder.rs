@@ -6,7 +6,7 @@ use super::weights::WeightsError;
 use super::{Pass, Role, rotary};
 use crate::format::params::EncoderParams;
 use crate::kernels::Heads;
-use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch};
+use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch, Layout};
 
 /// Query, key and value heads of the encoder.
 pub(crate) fn heads(params: &EncoderParams) -> Heads {
@@ -23,9 +23,9 @@ pub(crate) fn heads(params: &EncoderParams) -> Heads {
 /// `n = RMSNorm(x)`.
 pub(crate) fn layers(
     pass: &mut Pass,
+    layout: &Layout,
     first: u64,
     cache: &mut [f32],
-    capacity: usize,
     encoder: EncoderScratch<&mut [f32]>,
     scratch: LayerScratch<&mut [f32]>,
 ) -> Result<(), WeightsError> {
@@ -44,7 +44,8 @@ pub(crate) fn layers(
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
-    for (layer, mut cache) in Cache::layers(cache, heads, capacity).enumerate() {
+    let caches = Cache::layers(cache, heads, layout.encoder_capacity(), layout.options().cache);
+    for (layer, mut cache) in caches.enumerate() {
         let w = model.encoder_layer(layer)?;
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);

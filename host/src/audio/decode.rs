@@ -4,6 +4,8 @@
 //! in MP3 (LAME's tag) and Ogg. An M4A tells it in an edit list, which is not read: its audio begins with the encoder's
 //! 1024 to 2112 samples, nearly silent.
 //!
+//! Where time stamps jump, something is missing, and silence takes its place: what follows keeps its time.
+//!
 //! That a file is cut is seen by the length in its header, or by a last page that is missing (Ogg). An MP3 without a
 //! header, and AAC by itself, end anywhere.
 
@@ -31,6 +33,12 @@ use crate::error::Error;
 /// Most samples of silence that take the place of a piece that cannot be decoded: the largest piece of FLAC.
 const MOST_SILENCE: u64 = 65_536;
 
+/// Most seconds of silence in a file that take the place of what is missing by its time stamps: these may be wrong.
+const MOST_MISSING: f64 = 3600.0;
+
+/// Smaller jumps of time stamps in seconds are rounding.
+const LEAST_MISSING: f64 = 1e-3;
+
 /// A file that is decoded piece by piece into mono samples of its own rate.
 pub(super) struct Decoded {
     path: PathBuf,
@@ -41,6 +49,12 @@ pub(super) struct Decoded {
     rate: u32,
     /// Samples of padding at the end that the encoder added and that have not been met.
     padding: u64,
+    /// The unit of time stamps, and the one that is next: none before the first.
+    seconds_per_stamp: f64,
+    next_stamp: Option<i64>,
+    /// Samples of silence to come before a piece that has been read.
+    silence: u64,
+    waiting: Option<Packet>,
     /// The channels of one piece, and their mean.
     planes: Vec<Vec<f32>>,
     mono: Vec<f32>,
@@ -61,6 +75,14 @@ struct Findings {
     cut: bool,
     /// Pieces that could not be decoded.
     damaged: u64,
+    /// Seconds that are missing by the time stamps, in how many places, and seconds of silence in place of them.
+    missing: f64,
+    gaps: u64,
+    filled: f64,
+    /// Time stamp of the first piece in seconds, if it is not the beginning.
+    late: f64,
+    /// Bytes of a last block that is not whole.
+    part: u64,
     /// What the decoder said of the last of them.
     what: Option<&'static str>,
     not_finite: u64,
@@ -75,8 +97,23 @@ impl Decoded {
     pub(super) fn open(opened: Opened, container: Container) -> Result<Self, Error> {
         // The index of an MP4 may come last. The others are read from the first byte to the last; with a way to look
         // at its end, the reader of MP3 would guess a length and leave out what comes after it.
-        if container != Container::Mp4 {
-            return Self::open_stream(&opened.path, container, Box::new(ReadOnlySource::new(opened.file)));
+        let path = opened.path.clone();
+        match container {
+            Container::Mp4 if opened.seekable => {}
+            #[cfg(feature = "ogg")]
+            Container::Ogg => {
+                let pages = super::ogg::Pages::new(opened);
+                return Self::open_stream(&path, container, Box::new(ReadOnlySource::new(pages)));
+            }
+            #[cfg(feature = "flac")]
+            Container::Flac if opened.seekable => {
+                let audio = super::flac::without_tags(opened.file).map_err(|source| Error::File {
+                    path: path.clone(),
+                    source,
+                })?;
+                return Self::open_stream(&path, container, Box::new(ReadOnlySource::new(audio)));
+            }
+            _ => return Self::open_stream(&path, container, Box::new(ReadOnlySource::new(opened))),
         }
         let again = opened.file.try_clone().map_err(|source| opened.refuse(source))?;
         Self::open_stream(&opened.path, container, Box::new(opened.file)).or_else(|error| {
@@ -85,6 +122,20 @@ impl Decoded {
             let Ok(()) = file.rewind() else { return Err(error) };
             Self::open_stream(&opened.path, container, Box::new(ReadOnlySource::new(file))).map_err(|_| error)
         })
+    }
+
+    /// Opens a WAV whose codec has the format tag `tag`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of its header.
+    #[cfg(feature = "wav-codecs")]
+    pub(super) fn open_wav(opened: Opened, tag: u16) -> Result<Self, Error> {
+        let path = opened.path.clone();
+        let laid = super::riff::lay_out(opened, tag)?;
+        let mut decoded = Self::open_stream(&path, Container::Wav, Box::new(ReadOnlySource::new(laid.source)))?;
+        decoded.findings.cut = laid.cut;
+        decoded.findings.part = laid.part;
+        Ok(decoded)
     }
 
     fn open_stream(path: &Path, container: Container, source: Box<dyn MediaSource>) -> Result<Self, Error> {
@@ -116,6 +167,10 @@ impl Decoded {
             // What is decoded tells it: half of what the header says, if that counts what is not decoded (HE-AAC).
             rate: 0,
             padding: track.padding.unwrap_or(0).into(),
+            seconds_per_stamp: seconds_per_stamp(track),
+            next_stamp: None,
+            silence: 0,
+            waiting: None,
             planes: Vec::new(),
             mono: Vec::new(),
             taken: 0,
@@ -188,6 +243,29 @@ impl Decoded {
             _ if found.cut => lines.push(format!("the file is cut: it ends in the middle, after {seconds:.3} s")),
             _ => {}
         }
+        if found.late > 0.0 {
+            lines.push(format!(
+                "the audio begins at {:.3} s by its time stamps; what came before is missing",
+                found.late
+            ));
+        }
+        if found.gaps > 0 {
+            let end = if found.filled < found.missing {
+                format!("; {:.3} s of them are silence, the rest is left out", found.filled)
+            } else {
+                " and count as silence".into()
+            };
+            lines.push(format!(
+                "{:.3} s of audio are missing in {} places of the file{end}",
+                found.missing, found.gaps
+            ));
+        }
+        if found.part > 0 && !found.cut {
+            lines.push(format!(
+                "the last block is not whole, {} bytes were dropped",
+                found.part
+            ));
+        }
         if found.damaged > 0 {
             lines.push(format!(
                 "{} pieces of the file could not be decoded and count as silence ({})",
@@ -214,6 +292,16 @@ impl Decoded {
     fn advance(&mut self) -> Result<(), Error> {
         self.mono.clear();
         self.taken = 0;
+        if self.silence > 0 {
+            let silence = self.silence.min(MOST_SILENCE);
+            self.silence -= silence;
+            self.mono.resize(silence as usize, 0.0);
+            self.findings.samples += silence;
+            return Ok(());
+        }
+        if let Some(packet) = self.waiting.take() {
+            return self.decode(packet);
+        }
         let packet = match self.reader.next_packet() {
             Ok(Some(packet)) => packet,
             Ok(None) => return self.end(),
@@ -233,7 +321,40 @@ impl Decoded {
         if packet.track_id != self.track {
             return Ok(());
         }
+        self.keep_time(&packet);
+        if self.silence > 0 {
+            self.waiting = Some(packet);
+            return Ok(());
+        }
         self.decode(packet)
+    }
+
+    /// Compares the time stamp of a piece with the end of the one before.
+    fn keep_time(&mut self, packet: &Packet) {
+        let stamp = packet.pts.get();
+        let length = [packet.trim_start, packet.dur, packet.trim_end]
+            .iter()
+            .fold(0u64, |sum, part| sum.saturating_add(part.get()));
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        let expected = self.next_stamp.replace(stamp.saturating_add(length));
+        let since = |before: i64| stamp.saturating_sub(before) as f64 * self.seconds_per_stamp;
+        // What a decoder that begins anew leaves out is missing, too.
+        let start = packet.trim_start.get() as f64 * self.seconds_per_stamp;
+        if expected.map_or_else(|| since(0) + start, since) < LEAST_MISSING {
+            return;
+        }
+        let seconds = since(expected.unwrap_or(0)) + start;
+        let findings = &mut self.findings;
+        if expected.is_none() {
+            findings.late = seconds;
+            return;
+        }
+        findings.gaps += 1;
+        findings.missing += seconds;
+        if findings.filled + seconds <= MOST_MISSING {
+            findings.filled += seconds;
+            self.silence = (seconds * f64::from(self.rate)).round() as u64;
+        }
     }
 
     fn decode(&mut self, mut packet: Packet) -> Result<(), Error> {
@@ -256,16 +377,19 @@ impl Decoded {
                 buffer.copy_to_vecs_planar(&mut self.planes);
                 self.mix();
             }
-            Err(Failure::DecodeError(what) | Failure::Unsupported(what) | Failure::LimitError(what)) => {
+            // The decoder reads from memory: one of input and output is no fault of the disk.
+            Err(failure) => {
                 self.findings.damaged += 1;
-                self.findings.what = Some(what);
+                self.findings.what = Some(match failure {
+                    Failure::DecodeError(what) | Failure::Unsupported(what) | Failure::LimitError(what) => what,
+                    _ => "a piece ends too early",
+                });
                 // Only behind audio, so that a file in which nothing can be decoded has no samples.
                 if self.rate != 0 {
                     let silence = packet.dur.get().min(MOST_SILENCE);
                     self.mono.resize(silence as usize, 0.0);
                 }
             }
-            Err(failure) => return Err(failed(&self.path, self.container, failure)),
         }
         self.findings.samples += self.mono.len() as u64;
         Ok(())
@@ -296,6 +420,7 @@ impl Decoded {
             .map_err(|source| self.refuse(source))?
             .map_err(|failure| failed(&self.path, self.container, failure))?;
         self.track = track.id;
+        self.seconds_per_stamp = seconds_per_stamp(track);
         self.findings.declared = self
             .findings
             .declared
@@ -353,7 +478,15 @@ fn failed(path: &Path, container: Container, failure: Failure) -> Error {
         }
         Failure::IoError(_) => "it ends before any audio".into(),
         // Where a recorder puts it last, a file without it is one that was cut.
-        Failure::Unsupported(what) if what.contains("missing moov") => "its index is missing; the file is cut".into(),
+        Failure::Unsupported(what) if what.contains("missing moov") => {
+            "its index is missing: the file is cut, or it comes last in a pipe, which cannot be gone back in".into()
+        }
+        Failure::Unsupported(what) if what.contains("no suitable format reader") => {
+            "it begins like one, but no audio follows".into()
+        }
+        Failure::Unsupported(what) if what.contains("not marked as first") => {
+            "its first page is missing or damaged".into()
+        }
         other => other.to_string(),
     };
     Error::Audio {
@@ -424,6 +557,13 @@ fn rate_of(track: &Track) -> u32 {
         Some(CodecParameters::Audio(parameters)) => parameters.sample_rate.unwrap_or(0),
         _ => 0,
     }
+}
+
+/// 0 if it is not known.
+fn seconds_per_stamp(track: &Track) -> f64 {
+    track
+        .time_base
+        .map_or(0.0, |base| f64::from(base.numer.get()) / f64::from(base.denom.get()))
 }
 
 /// Length by the header.

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use voxtral_core::format::wav::{MAX_RATE, MIN_RATE};
+use voxtral_core::format::wav::{MAX_RATE, MIN_RATE, WavError};
+
+use crate::recognise::Kind;
 
 /// What most people have that reads everything.
-const CONVERT: &str = "convert it with: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav";
+pub(super) const CONVERT: &str = "convert it with: ffmpeg -i IN -ar 16000 -ac 1 OUT.wav";
 
 /// Audio that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,20 @@ pub enum AudioError {
         found: [u8; 12],
         /// How many there are.
         length: u8,
+    },
+    /// The file is something else than audio.
+    NotAudio {
+        /// What it is.
+        found: Kind,
+    },
+    /// The file has weights of a model: safetensors.
+    Weights,
+    /// A WAV of a codec that is not read.
+    WavCodec {
+        /// The codec.
+        source: WavError,
+        /// Why, or what to do.
+        hint: &'static str,
     },
     /// The format is known, and not read.
     Format {
@@ -63,10 +79,23 @@ impl fmt::Display for AudioError {
                 let found = &found[..usize::from(*length).min(found.len())];
                 write!(
                     f,
-                    "no audio format that is known; it begins with \"{}\"",
+                    "no audio format that is known; it begins with \"{}\"; if it is audio, {CONVERT}",
                     found.escape_ascii()
                 )
             }
+            Self::NotAudio { found } => {
+                write!(f, "no audio but {found}")?;
+                match found {
+                    Kind::Packed { unpack, .. } => write!(f, "; unpack it with {unpack} first"),
+                    Kind::Tar | Kind::Zip => write!(f, "; unpack it first"),
+                    _ => Ok(()),
+                }
+            }
+            Self::Weights => write!(
+                f,
+                "no audio but weights of a model (safetensors); give the directory that they are in with -d"
+            ),
+            Self::WavCodec { source, hint } => write!(f, "{source}; {hint}"),
             Self::Format { container } => write!(f, "{container}, which is not read; {CONVERT}"),
             Self::LeftOut { container, feature } => write!(
                 f,

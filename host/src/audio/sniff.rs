@@ -1,14 +1,16 @@
 //! What a file is, by its first bytes.
 
-use std::io::{self, Read, Seek, SeekFrom};
-
 use voxtral_core::format::wav::{WavError, container_name};
 
 use super::{AudioError, Opened};
 use crate::error::Error;
+use crate::recognise::{Kind, LOOKED_AT};
 
 /// Bytes that are looked at: the first page of an Ogg with the name of its codec.
 const HEAD: usize = 64;
+
+/// Most ID3 tags in a row that are passed over.
+const MOST_TAGS: u32 = 16;
 
 /// Formats that there are readers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,19 +70,24 @@ impl Container {
 /// # Errors
 /// [`Error::Audio`] if it is not known or never read, [`Error::Wav`] if there are no bytes.
 pub(super) fn container(opened: &mut Opened) -> Result<Container, Error> {
-    let mut start = 0;
+    let mut tags = 0;
     loop {
-        let mut head = [0; HEAD];
-        let head = read_at(opened, start, &mut head).map_err(|source| opened.refuse(source))?;
+        let head = opened.look(HEAD)?;
         if let Some(length) = id3_length(head) {
-            start += length;
+            if tags == MOST_TAGS {
+                return Err(opened.audio(AudioError::Damaged {
+                    container: Container::Mp3.name(),
+                    what: format!("more than {MOST_TAGS} ID3 tags follow each other"),
+                }));
+            }
+            opened.skip(length)?;
+            tags += 1;
             continue;
         }
-        let found = by_head(head);
-        let container = match found {
+        let container = match by_head(head) {
             Ok(container) => container,
             // Behind a tag there is an MP3, even if it does not begin with a frame.
-            Err(AudioError::Unknown { .. }) if start > 0 => Container::Mp3,
+            Err(AudioError::Unknown { .. }) if tags > 0 => Container::Mp3,
             Err(_) if head.is_empty() => {
                 return Err(Error::Wav {
                     path: opened.path.clone(),
@@ -89,12 +96,93 @@ pub(super) fn container(opened: &mut Opened) -> Result<Container, Error> {
             }
             Err(error) => return Err(opened.audio(error)),
         };
-        opened
-            .file
-            .seek(SeekFrom::Start(start))
-            .map_err(|source| opened.refuse(source))?;
+        opened.unlook()?;
         return Ok(container);
     }
+}
+
+/// The error for a file of no known format, if what it is instead is known.
+pub(super) fn other(opened: &mut Opened, error: Error) -> Error {
+    let unknown = matches!(
+        &error,
+        Error::Audio {
+            source: AudioError::Unknown { .. },
+            ..
+        }
+    );
+    if !unknown {
+        return error;
+    }
+    // One more, so that a text which goes on is not taken for a short one.
+    match opened.look(LOOKED_AT + 1) {
+        Ok(start) if is_safetensors(start) => opened.audio(AudioError::Weights),
+        Ok(start) => match Kind::of(start) {
+            Some(found) => opened.audio(AudioError::NotAudio { found }),
+            None => error,
+        },
+        Err(error) => error,
+    }
+}
+
+/// The size of a header in eight bytes, and a JSON object.
+fn is_safetensors(start: &[u8]) -> bool {
+    match start.split_first_chunk() {
+        Some((size, [b'{', json @ ..])) => {
+            u64::from_le_bytes(*size) < 1 << 32 && json.trim_ascii_start().starts_with(b"\"")
+        }
+        _ => false,
+    }
+}
+
+/// The format of a stream, none for raw samples: what has no beginning that is known. The twelve bits that begin a
+/// frame of MP3 or AAC may be a sample as well, and count only if where the frame ends another one begins.
+///
+/// # Errors
+/// As [`container`], but for what is not known.
+pub(super) fn container_or_raw(opened: &mut Opened) -> Result<Option<Container>, Error> {
+    let tagged = id3_length(opened.look(HEAD)?).is_some();
+    match container(opened) {
+        Err(Error::Audio {
+            source: AudioError::Unknown { .. },
+            ..
+        }) => Ok(None),
+        Ok(Container::Mp3 | Container::Adts) if !tagged && !frames_follow(opened)? => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn frames_follow(opened: &mut Opened) -> Result<bool, Error> {
+    let Some(length) = frame_length(opened.look(HEAD)?) else {
+        return Ok(false);
+    };
+    let next = opened.look(length + HEAD)?.get(length..).unwrap_or_default();
+    // A stream of one frame has nothing to compare with.
+    Ok(next.is_empty() || frame_length(next).is_some())
+}
+
+/// Bytes of a frame of MPEG layer III (ISO 11172-3, 13818-3) or ADTS (ISO 13818-7) by its header.
+fn frame_length(head: &[u8]) -> Option<usize> {
+    const KBPS_1: [usize; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
+    const KBPS_2: [usize; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
+    const RATES: [usize; 3] = [44_100, 48_000, 32_000];
+    let [0xFF, kind, c, d, e, f, ..] = *head else {
+        return None;
+    };
+    let length = match kind {
+        0xF0 | 0xF1 | 0xF8 | 0xF9 => usize::from(d & 3) << 11 | usize::from(e) << 3 | usize::from(f >> 5),
+        0xE2 | 0xE3 | 0xF2 | 0xF3 | 0xFA | 0xFB => {
+            let (kbps, slots, slower) = match kind {
+                0xFA | 0xFB => (&KBPS_1, 144, 1),
+                0xF2 | 0xF3 => (&KBPS_2, 72, 2),
+                _ => (&KBPS_2, 72, 4),
+            };
+            let rate = RATES.get(usize::from(c >> 2 & 3))? / slower;
+            let kbps = kbps.get(usize::from(c >> 4)).filter(|&&kbps| kbps > 0)?;
+            slots * kbps * 1000 / rate + usize::from(c >> 1 & 1)
+        }
+        _ => return None,
+    };
+    (length > 6).then_some(length)
 }
 
 fn by_head(head: &[u8]) -> Result<Container, AudioError> {
@@ -156,19 +244,4 @@ fn id3_length(head: &[u8]) -> Option<u64> {
         .fold(0, |size, byte| size << 7 | u64::from(byte & 0x7F));
     let footer = if flags & 0x10 == 0 { 0 } else { 10 };
     Some(10 + size + footer)
-}
-
-/// As many bytes from an offset as there are, up to a full buffer.
-fn read_at<'b>(opened: &mut Opened, offset: u64, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
-    opened.file.seek(SeekFrom::Start(offset))?;
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match opened.file.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(&buffer[..filled])
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use voxtral_core::format::wav::{Demuxer, Summary, WavError};
 
-use super::Opened;
+use super::{Opened, Raw};
 use crate::error::Error;
 
 /// Bytes that are read at a time.
@@ -26,13 +26,12 @@ impl WavFile {
     /// # Errors
     /// [`Error::Wav`] if it is no WAV that can be decoded, [`Error::File`] if it cannot be read.
     pub(super) fn open(opened: Opened) -> Result<Self, Error> {
-        let mut wav = Self {
-            opened,
-            demuxer: Demuxer::seekable(),
-            buffer: vec![0; BUFFER].into_boxed_slice(),
-            pending: 0..0,
-            rate: 0,
+        let demuxer = if opened.seekable {
+            Demuxer::seekable()
+        } else {
+            Demuxer::new()
         };
+        let mut wav = Self::new(opened, demuxer);
         // No place for samples: this ends with the format known, or with the file.
         while wav.demuxer.format().is_none() && wav.advance(&mut [])?.is_some() {}
         wav.rate = match wav.demuxer.format() {
@@ -40,6 +39,35 @@ impl WavFile {
             None => wav.summary()?.format.sample_rate,
         };
         Ok(wav)
+    }
+
+    /// Samples without a header.
+    ///
+    /// # Errors
+    /// [`Error::Wav`] for a rate or number of channels that cannot be.
+    pub(super) fn raw(opened: Opened, raw: Raw) -> Result<Self, Error> {
+        let demuxer = match Demuxer::raw(raw.encoding, raw.rate, raw.channels) {
+            Ok(demuxer) => demuxer,
+            Err(source) => {
+                return Err(Error::Wav {
+                    path: opened.path,
+                    source,
+                });
+            }
+        };
+        let mut wav = Self::new(opened, demuxer);
+        wav.rate = raw.rate;
+        Ok(wav)
+    }
+
+    fn new(opened: Opened, demuxer: Demuxer) -> Self {
+        Self {
+            opened,
+            demuxer,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            pending: 0..0,
+            rate: 0,
+        }
     }
 
     /// In Hz.
@@ -137,7 +165,7 @@ impl WavFile {
 
     fn fill(&mut self) -> Result<usize, Error> {
         loop {
-            match self.opened.file.read(&mut self.buffer) {
+            match self.opened.read(&mut self.buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result.map_err(|source| self.opened.refuse(source)),
             }

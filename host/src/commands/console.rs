@@ -7,7 +7,22 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Writes a line. Unlike `eprintln!` it does not mind that nobody reads it.
+///
+/// One line, whatever the names in it are: characters that would break it or steer a terminal are escaped.
 pub(super) fn tell(line: impl Display) {
+    let line: String = line
+        .to_string()
+        .chars()
+        .map(|character| match character {
+            // Beside control characters, those that turn the direction of text.
+            c if c.is_control()
+                || matches!(c, '\u{200E}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') =>
+            {
+                c.escape_default().to_string()
+            }
+            c => c.to_string(),
+        })
+        .collect();
     let _ = writeln!(io::stderr().lock(), "voxtral: {line}");
 }
 

@@ -3,9 +3,8 @@
 //! Headers are read; tensors only by `--stats`, and then through the mapping, so memory does not grow with the file.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,7 +14,8 @@ use voxtral_core::format::safetensors::Tensor;
 use voxtral_core::model::{BindError, Binding, Role};
 
 use crate::error::Error;
-use crate::model::FILES;
+use crate::map::{Bytes, Mapper};
+use crate::model::{FILES, Model, is_hugging_face};
 use crate::recognise::Kind;
 use crate::shards::Checkpoint;
 use crate::weights::WeightsFile;
@@ -66,7 +66,7 @@ fn inspect(args: &Inspect, out: &mut dyn Write) -> Result<Result<(), Error>, Err
         Ok::<_, Error>(files)
     };
     if args.check {
-        let mut result = open();
+        let mut result = open().and_then(|files| whole_model(&args.path).map(|()| files));
         if let Err(Error::Safetensors { source, explained, .. }) = &mut result {
             *explained = format!("fault at byte {}: {explained}", source.offset());
         }
@@ -86,6 +86,24 @@ fn inspect(args: &Inspect, out: &mut dyn Write) -> Result<Result<(), Error>, Err
         list::table(args, &files, out).map_err(Error::Output)?;
     }
     Ok(Ok(()))
+}
+
+/// If a directory is there to be a model, whether all of it is one.
+fn whole_model(path: &Path) -> Result<(), Error> {
+    if is_hugging_face(path) && path.join(FILES[1]).exists() {
+        return Err(Error::HuggingFaceDirectory { directory: path.into() });
+    }
+    if path.join(FILES[0]).exists() {
+        let model = Model::open(path)?;
+        let vocabulary = model.vocabulary();
+        vocabulary
+            .index(model.tekken(), &mut vec![0; vocabulary.index_len()])
+            .map_err(|source| Error::Tekken {
+                path: path.join(FILES[2]),
+                source: source.into(),
+            })?;
+    }
+    Ok(())
 }
 
 impl Inspect {
@@ -155,7 +173,7 @@ fn model(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -> Result<R
         });
     };
     let path = file.path().with_file_name(FILES[1]);
-    let json = fs::read(&path).map_err(|source| Error::File {
+    let json = Bytes::open(&path, Mapper::default()).map_err(|source| Error::File {
         path: path.clone(),
         source,
     })?;

@@ -2,12 +2,16 @@
 //!
 //! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
+mod captions;
 mod completions;
 mod console;
+mod hear;
 mod inspect;
 mod man;
 mod memory;
+mod monitor;
 mod options;
+mod output;
 mod report;
 mod transcribe;
 mod version;
@@ -29,9 +33,9 @@ Environment:
 
 Exit status:
     0  Success
-    1  Something failed; the last line on standard error says what
+    1  Something failed; a line on standard error says what
     2  The command line is wrong
-  130  Ctrl-C; the text so far was written
+  130  Ctrl-C; the text so far was written (live audio: the second Ctrl-C; the first ends it as its end would)
   135  A file of the model was shortened while it was in use, or its disk failed
   141  Whoever read the output closed it
 

@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use clap::Args;
-use voxtral_core::layout::Options;
+use clap::{Args, ValueEnum};
+use voxtral_core::layout::{CacheType, Options};
 
 use super::console::Console;
 use crate::error::Error;
-use crate::model::{EMBEDDED_NAME, Model};
+use crate::model::{EMBEDDED_DELAYS, EMBEDDED_NAME, Model};
 use crate::pool::Pool;
 
 /// The variable that names the model where `-d` does not.
@@ -60,15 +60,34 @@ fn variable() -> Option<std::ffi::OsString> {
 #[derive(Args, Debug)]
 pub(super) struct SessionOptions {
     /// How far the text lags behind the audio: 80, 160, …, 1200 or 2400 [default: what the model says, 480]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     delay: Option<usize>,
     /// Positions of 80 ms that the decoder sees, if fewer than the model's own: less memory, but text may differ
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     window: Option<usize>,
     /// Positions of 80 ms that one pass of the encoder covers: more is faster for files, fewer need less memory and
     /// answer sooner; the text is the same [default: 25]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
+    /// How the keys and values of past positions are kept: bf16 takes half the memory of f32, and the text may differ
+    #[arg(long, value_name = "TYPE", value_enum, default_value = "f32")]
+    cache: Cache,
+}
+
+/// [`CacheType`] as an argument.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cache {
+    F32,
+    Bf16,
+}
+
+impl From<Cache> for CacheType {
+    fn from(cache: Cache) -> Self {
+        match cache {
+            Cache::F32 => Self::F32,
+            Cache::Bf16 => Self::Bf16,
+        }
+    }
 }
 
 impl SessionOptions {
@@ -77,10 +96,18 @@ impl SessionOptions {
         let mut options = Options::from(model.vocabulary());
         if let Some(ms) = self.delay {
             options = options.with_delay_ms(ms)?;
+            if model.is_embedded() && !EMBEDDED_DELAYS.contains(&ms) {
+                console.note(format_args!(
+                    "the built-in model was trained for delays of {} to {} ms; with {ms} ms its words are worse",
+                    EMBEDDED_DELAYS.start(),
+                    EMBEDDED_DELAYS.end()
+                ));
+            }
         }
         if let Some(chunk) = self.chunk {
             options.chunk = chunk;
         }
+        options.cache = self.cache.into();
         let own = model.params().decoder.sliding_window;
         options.decoder_window = self.window;
         if let Some(window) = self.window.filter(|&window| (1..own).contains(&window)) {
@@ -97,14 +124,14 @@ impl SessionOptions {
 /// How it is computed.
 #[derive(Args, Debug)]
 pub(super) struct ThreadOptions {
-    /// Threads that compute [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    /// Threads that compute, 1 to 256 [default: one per core]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
 }
 
 impl ThreadOptions {
     pub(super) fn pool(&self) -> Pool {
         let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Pool::new(self.threads.map_or_else(cores, NonZeroUsize::get))
+        Pool::new(self.threads.map_or_else(cores, usize::from))
     }
 }

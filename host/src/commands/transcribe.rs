@@ -1,28 +1,33 @@
-//! `voxtral [transcribe]`: audio files to text.
+//! `voxtral [transcribe]`: audio to text.
 
-use std::io::{self, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Args;
-use voxtral_core::audio::SAMPLE_RATE;
-use voxtral_core::layout::SAMPLES_PER_POSITION;
-use voxtral_core::model::{LogitHash, Probe, Stage};
+use clap::{Args, ValueEnum};
+use voxtral_core::format::wav::Encoding;
+use voxtral_core::layout::MS_PER_POSITION;
 
 use super::console::Console;
+use super::hear::Hearing;
+use super::monitor::Monitor;
 use super::options::{ModelOptions, SessionOptions, ThreadOptions};
+use super::output::{Format, Output};
 use super::report;
-use crate::audio::AudioFile;
+use crate::audio::{AudioFile, Raw};
 use crate::error::Error;
+use crate::gate::GateOptions;
 use crate::interrupt;
 use crate::transcriber::Transcriber;
 use crate::usage::{self, Peak};
 
-/// Samples that are read from a file at a time: 1 s.
-const READ_SAMPLES: usize = SAMPLE_RATE;
+/// The file that is standard input.
+const STDIN: &str = "-";
 
-/// Transcribe audio files; also what is done without a command
+/// Most seconds of `-I`.
+const LONGEST_INTERVAL: f32 = 60.0;
+
+/// Transcribe audio files, or live audio; also what is done without a command
 #[derive(Args, Debug)]
 pub(super) struct Transcribe {
     #[command(flatten)]
@@ -33,18 +38,30 @@ pub(super) struct Transcribe {
     session: SessionOptions,
     #[command(flatten)]
     threads: ThreadOptions,
-    /// Seconds of audio that are gathered before they are transcribed, for --stdin and --from-mic (not built yet)
-    #[arg(short = 'I', value_name = "SECS", value_parser = positive, allow_negative_numbers = true)]
+    #[command(flatten)]
+    raw: RawOptions,
+    /// Seconds of audio that are gathered before the encoder runs: fewer answer sooner, more cost less [default: 2]
+    #[arg(short = 'I', value_name = "SECS", value_parser = interval, allow_negative_numbers = true)]
     interval: Option<f32>,
-    /// Show other tokens that were nearly as likely, within a cutoff from 0 to 1 (not built yet)
+    /// Level in dBFS below which audio is a pause that is not listened to; off for none [default: -55 for live audio,
+    /// off for files]
+    #[arg(long, value_name = "DBFS", value_parser = threshold, allow_negative_numbers = true)]
+    gate: Option<Threshold>,
+    /// Seconds of silence that begin a pause [default: 1.5]
+    #[arg(long, value_name = "SECS", value_parser = positive, allow_negative_numbers = true)]
+    hold: Option<f32>,
+    /// Show other tokens that were nearly as likely: those of a probability p of which 1 - p / best is at most this
     #[arg(long, value_name = "CUTOFF", value_parser = fraction, allow_negative_numbers = true)]
     alt: Option<f32>,
-    /// Show what is being done as symbols on standard error (not built yet)
+    /// Show what is being done as symbols on standard error
     #[arg(long)]
     monitor: bool,
-    /// Write the text elsewhere, or in another form (not built yet)
-    #[arg(short, long, value_name = "OUTPUT")]
-    output: Option<PathBuf>,
+    /// What is written
+    #[arg(long, value_name = "FORMAT", default_value = "txt")]
+    output: Format,
+    /// Write to a file, which is there once it is whole, instead of standard output
+    #[arg(short = 'o', value_name = "FILE")]
+    to: Option<PathBuf>,
     /// Print nothing but the text and errors
     #[arg(long)]
     silent: bool,
@@ -57,18 +74,88 @@ pub(super) struct Transcribe {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Input {
-    /// Audio files, of the formats that --version names
+    /// Audio files, of the formats that --version names; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Audio file, as in voxtral.c
     #[arg(short = 'i', value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Audio from standard input (not built yet)
+    /// Live audio from standard input: what files may be, or s16le of 16 kHz, mono
     #[arg(long)]
     stdin: bool,
-    /// Audio from the microphone (not built yet)
-    #[arg(long)]
-    from_mic: bool,
+    /// Live audio from a microphone, by its name in ALSA [default: default]
+    #[arg(long, value_name = "DEVICE", num_args = 0..=1, require_equals = true, default_missing_value = "default")]
+    from_mic: Option<String>,
+}
+
+/// What standard input is, if its first bytes are not to tell it.
+#[derive(Args, Debug)]
+struct RawOptions {
+    /// Standard input is raw samples stored like this
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<RawFormat>,
+    /// Standard input is raw samples of this rate in Hz [default: 16000]
+    #[arg(long, value_name = "N")]
+    rate: Option<u32>,
+    /// Standard input is raw samples of so many channels [default: 1]
+    #[arg(long, value_name = "N")]
+    channels: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RawFormat {
+    U8,
+    S16le,
+    S24le,
+    S32le,
+    F32le,
+    F64le,
+}
+
+impl RawOptions {
+    fn get(&self) -> Option<Raw> {
+        let default = Raw::default();
+        let given = self.format.is_some() || self.rate.is_some() || self.channels.is_some();
+        given.then(|| Raw {
+            encoding: self.format.map_or(default.encoding, |format| match format {
+                RawFormat::U8 => Encoding::PcmU8,
+                RawFormat::S16le => Encoding::PcmS16,
+                RawFormat::S24le => Encoding::PcmS24,
+                RawFormat::S32le => Encoding::PcmS32,
+                RawFormat::F32le => Encoding::Float32,
+                RawFormat::F64le => Encoding::Float64,
+            }),
+            rate: self.rate.unwrap_or(default.rate),
+            channels: self.channels.unwrap_or(default.channels),
+        })
+    }
+}
+
+/// Whether there is a gate, and where.
+#[derive(Clone, Copy, Debug)]
+enum Threshold {
+    Off,
+    Dbfs(f32),
+}
+
+fn threshold(text: &str) -> Result<Threshold, String> {
+    if text == "off" {
+        return Ok(Threshold::Off);
+    }
+    number(
+        text,
+        |value| (-200.0..=0.0).contains(&value),
+        "off, or a number from -200 to 0",
+    )
+    .map(Threshold::Dbfs)
+}
+
+fn interval(text: &str) -> Result<f32, String> {
+    number(
+        text,
+        |value| value > 0.0 && value <= LONGEST_INTERVAL,
+        "a number of seconds above 0, up to 60",
+    )
 }
 
 fn positive(text: &str) -> Result<f32, String> {
@@ -89,40 +176,55 @@ fn number(text: &str, fits: impl Fn(f32) -> bool, wanted: &str) -> Result<f32, S
 }
 
 impl Transcribe {
-    /// An option that is known but has no effect yet: better refused than passed over.
-    fn not_built(&self) -> Option<&'static str> {
-        [
-            (self.input.stdin, "--stdin"),
-            (self.input.from_mic, "--from-mic"),
-            (self.interval.is_some(), "-I"),
-            (self.alt.is_some(), "--alt"),
-            (self.monitor, "--monitor"),
-            (self.output.is_some(), "--output"),
-        ]
-        .into_iter()
-        .find_map(|(given, option)| given.then_some(option))
-    }
-
     fn files(&self) -> &[PathBuf] {
         match &self.input.input {
             Some(file) => std::slice::from_ref(file),
             None => &self.input.files,
         }
     }
+
+    /// Whether the audio comes while it is spoken.
+    fn is_live(&self) -> bool {
+        self.input.stdin || self.input.from_mic.is_some() || self.files() == [Path::new(STDIN)]
+    }
+
+    /// The gate that was asked for, or the usual one.
+    fn gate(&self) -> Option<GateOptions> {
+        let mut options = GateOptions::default();
+        match self.gate {
+            Some(Threshold::Off) => return None,
+            None if !self.is_live() => return None,
+            None => {}
+            Some(Threshold::Dbfs(level)) => options.threshold_dbfs = level,
+        }
+        if let Some(hold) = self.hold {
+            options.hold = hold;
+        }
+        Some(options)
+    }
 }
 
 pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
-    if let Some(option) = args.not_built() {
-        return Err(Error::NotBuilt { option });
+    if args.input.from_mic.is_some() && !cfg!(all(feature = "mic", target_os = "linux")) {
+        return Err(Error::NoMicrophone);
+    }
+    if args.files().len() > 1 && !args.output.takes_several() {
+        return Err(Error::OneInput);
     }
     let start = Instant::now();
     let mut console = Console::new(args.silent);
     let model = args.model.open(&console)?;
     let opened = start.elapsed();
-    let options = args.session.of(&model, &console)?;
+    let mut options = args.session.of(&model, &console)?;
+    if let Some(seconds) = args.interval {
+        options.chunk = ((seconds * 1e3 / MS_PER_POSITION as f32).round() as usize).max(1);
+    }
+    options.stop_at_end_of_text = !args.is_live();
     let pool = args.threads.pool();
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
-    transcriber.set_interrupt(interrupt::flag());
+    if !args.is_live() {
+        transcriber.set_interrupt(interrupt::flag());
+    }
     if args.debug {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let times = model.open_times();
@@ -150,34 +252,53 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     let allocated = (layout.state_len() + layout.scratch_len()) * size_of::<f32>();
     warn_of_low_memory(&console, model.weights_len() as u64, allocated as u64);
 
-    let mut files = Files {
+    let mut hearing = Hearing {
         transcriber,
-        out: Line {
-            out: io::stdout().lock(),
-            begun: false,
-        },
-        samples: vec![0.0; READ_SAMPLES],
+        output: Output::new(&model, args.output, args.alt, args.to.as_deref())?,
+        gate: args.gate(),
+        monitor: Monitor::new(args.monitor),
         peak: Peak::default(),
         debug: args.debug,
         console: &mut console,
     };
     let mut failed = false;
-    for path in args.files() {
-        let Err(error) = files.transcribe(path) else { continue };
-        if matches!(error, Error::Output(_)) {
-            return Err(error);
+    if args.is_live() {
+        let stdin = Path::new("standard input");
+        let heard = match (args.input.from_mic.clone(), args.raw.get()) {
+            (Some(device), _) => hearing.live(Path::new("microphone"), move || AudioFile::microphone(&device)),
+            (None, Some(raw)) => hearing.live(stdin, move || AudioFile::raw_stdin(raw)),
+            (None, None) => hearing.live(stdin, AudioFile::stdin),
+        };
+        failed |= keep_on(&mut hearing, heard)?;
+    } else {
+        for path in args.files() {
+            let heard = hearing.file(path);
+            failed |= keep_on(&mut hearing, heard)?;
         }
-        files.transcriber.abandon(&mut files.out)?;
-        files.out.end_if_begun().map_err(Error::Output)?;
-        match error {
-            Error::Interrupted | Error::Session(_) | Error::Text(_) => return Err(error),
-            // What is wrong with one file is nothing against the next.
-            error => files.console.error(error),
-        }
-        failed = true;
     }
-    report::memory(files.console, &files.peak);
+    let Hearing {
+        output, peak, console, ..
+    } = hearing;
+    output.close()?;
+    report::memory(console, &peak);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether an input failed, which is told. What is wrong with one file is nothing against the next; other errors are
+/// the end.
+fn keep_on(hearing: &mut Hearing<'_>, heard: Result<(), Error>) -> Result<bool, Error> {
+    let Err(error) = heard else { return Ok(false) };
+    if matches!(error, Error::Output(_)) {
+        return Err(error);
+    }
+    hearing.output.give_up()?;
+    match error {
+        Error::Interrupted | Error::Session(_) | Error::Text(_) => Err(error),
+        error => {
+            hearing.console.error(error);
+            Ok(true)
+        }
+    }
 }
 
 /// Says it if the model will not stay in memory.
@@ -192,110 +313,5 @@ fn warn_of_low_memory(console: &Console, weights: u64, allocated: u64) {
             mb(allocated),
             mb(available)
         ));
-    }
-}
-
-/// One file after the other through the same memory.
-struct Files<'a> {
-    transcriber: Transcriber<'a>,
-    out: Line,
-    samples: Vec<f32>,
-    peak: Peak,
-    debug: bool,
-    console: &'a mut Console,
-}
-
-impl Files<'_> {
-    /// Prints the text of a file, a newline, and the report.
-    fn transcribe(&mut self, path: &Path) -> Result<(), Error> {
-        self.transcriber.reset();
-        let start = Instant::now();
-        let mut audio = AudioFile::open(path)?;
-        let mut hash = LogitHash::default();
-        let heard = self.hear(path, &mut audio, &mut hash);
-        self.console.end_bar();
-        heard?;
-        self.out.end().map_err(Error::Output)?;
-        self.peak.sample();
-
-        for line in audio.remarks()? {
-            self.console.note(format_args!("{}: {line}", path.display()));
-        }
-        let session = self.transcriber.session();
-        let timings = self.transcriber.timings();
-        report::times(self.console, path, session.samples_fed(), start.elapsed(), timings);
-        if self.debug {
-            report::details(self.console, timings);
-            self.console
-                .note(format_args!("positions {}", session.positions_decoded()));
-            self.console.note(format_args!("logit hash {:016x}", hash.value()));
-        }
-        Ok(())
-    }
-
-    /// The audio through the transcriber.
-    fn hear(&mut self, path: &Path, audio: &mut AudioFile, hash: &mut LogitHash) -> Result<(), Error> {
-        let mut read = audio.read(&mut self.samples)?;
-        self.console.begin_bar(path, audio.seconds());
-        let mut watch = Watch {
-            console: self.console,
-            hash: self.debug.then_some(hash),
-            left_pad_samples: self.transcriber.session().schedule().left_pad_samples(),
-        };
-        while read > 0 {
-            let samples = &self.samples[..read];
-            self.transcriber.push_probed(samples, &mut self.out, &mut watch)?;
-            self.peak.sample();
-            read = audio.read(&mut self.samples)?;
-        }
-        self.transcriber.finish_probed(&mut self.out, &mut watch)
-    }
-}
-
-/// Watches the decoder: shows how far it is, and takes the hash of its logits if that is wanted.
-struct Watch<'a> {
-    console: &'a Console,
-    hash: Option<&'a mut LogitHash>,
-    left_pad_samples: u64,
-}
-
-impl Probe for Watch<'_> {
-    fn stage(&mut self, stage: Stage, first: u64, values: &[f32]) {
-        if let Some(hash) = &mut self.hash {
-            hash.stage(stage, first, values);
-        }
-        if stage == Stage::Logits {
-            let heard = ((first + 1) * SAMPLES_PER_POSITION as u64).saturating_sub(self.left_pad_samples);
-            self.console.progress(heard / SAMPLE_RATE as u64);
-        }
-    }
-}
-
-/// Standard output, which knows whether it is inside a line.
-struct Line {
-    out: StdoutLock<'static>,
-    begun: bool,
-}
-
-impl Line {
-    fn end(&mut self) -> io::Result<()> {
-        self.begun = false;
-        self.out.write_all(b"\n")?;
-        self.out.flush()
-    }
-
-    fn end_if_begun(&mut self) -> io::Result<()> {
-        if self.begun { self.end() } else { Ok(()) }
-    }
-}
-
-impl Write for Line {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.begun |= !bytes.is_empty();
-        self.out.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use voxtral_core::format::params::{MAX_SIZE, Params};
 use voxtral_core::format::safetensors::{self as st, Entry};
 use voxtral_core::format::wav::{Demuxer, Encoding};
-use voxtral_core::layout::{Layout, LayoutError, Options};
+use voxtral_core::layout::{CacheType, Layout, LayoutError, Options};
 use voxtral_core::model::Binding;
 
 use crate::agreement;
@@ -107,6 +107,7 @@ pub fn params(data: &[u8]) {
             chunk,
             stop_at_end_of_text: true,
             decoder_window: None,
+            cache: CacheType::F32,
             bos: 1,
             eos: 2,
             streaming_pad: 32,

@@ -23,7 +23,10 @@ fn refused(path: &Path, words: &[&str]) {
 /// W5: codecs that are not read are named.
 #[test]
 fn w5_codecs_are_named() {
-    refused(&encoded("mp3-in-wav.wav"), &["WAV", "MP3", "0x0055"]);
+    refused(
+        &encoded("mp3-in-wav.wav"),
+        &["WAV", "MP3", "0x0055", "not read", "ffmpeg"],
+    );
     refused(&encoded("opus.ogg"), &["Ogg", "Opus", "ffmpeg"]);
     refused(&encoded("alac.m4a"), &["MP4", "ALAC", "ffmpeg"]);
     refused(&encoded("video-ac3.mp4"), &["MP4", "AC-3", "ffmpeg"]);
@@ -58,8 +61,7 @@ fn w9_unknown_bytes_are_named() {
         (b"\x1A\x45\xDF\xA3", &["Matroska", "ffmpeg"]),
         (b"#!AMR\n", &["AMR", "ffmpeg"]),
         (b"\x89PNG\r\n\x1a\n", &["no audio format", "PNG"]),
-        (b"\0\0\0\0\0\0\0\0\0\0\0\0", &["no audio format", "\\x00"]),
-        (b"plain words", &["no audio format", "plain words"]),
+        (b"\x01\0\0\0\0\0\0\0\0\0\0\0", &["no audio format", "\\x00", "ffmpeg"]),
     ] {
         for name in ["a.wav", "a"] {
             refused(&files.write(name, start), words);
@@ -73,6 +75,52 @@ fn w9_unknown_bytes_are_named() {
     refused(&files.write("a", b"RIF"), &["WAV ends at byte 3"]);
     refused(&files.write("a", b"RIFF\0\0\0\0WAVE"), &["before its format"]);
     refused(&files.write("a", b"RIFF\0\0\0\0WEBP"), &["no audio format", "WEBP"]);
+}
+
+/// What is something else is called by its name.
+#[test]
+fn w9_other_files_are_told() {
+    let files = Files::new();
+    let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let weights = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
+    for (bytes, words) in [
+        (&b"plain words\n"[..], &["no audio but a text", "plain words"][..]),
+        (b"<!DOCTYPE html><html></html>", &["no audio but an HTML page"]),
+        (b"{\"text\": \"words\"}", &["no audio but a JSON document"]),
+        (&[0; 100], &["no audio but a file of zeros"]),
+        (b"\x1F\x8B\x08\0\0\0\0\0", &["no audio but", "gzip", "gunzip"]),
+        (&weights, &["no audio but weights", "safetensors", "-d"]),
+    ] {
+        refused(&files.write("a.wav", bytes), words);
+    }
+}
+
+#[test]
+fn tags_without_audio_are_told() {
+    let files = Files::new();
+    let tag = b"ID3\x04\0\0\0\0\0\0";
+    let junk = [&tag[..], &b"nothing ".repeat(1000)].concat();
+    refused(&files.write("a.mp3", &junk), &["MP3", "no audio follows"]);
+    let mp3 = fs::read(encoded("02-espeak.mp3")).unwrap();
+    let many = |count| files.write("b.mp3", &[&tag.repeat(count)[..], &mp3].concat());
+    refused(&many(16), &["MP3", "more than 16 ID3 tags"]);
+    // The MP3 has one of its own.
+    assert!(read(&many(15)).is_ok());
+}
+
+/// The true cause, for a codec that has a decoder.
+#[test]
+fn a_bad_header_of_a_codec_is_told() {
+    let files = Files::new();
+    let mut bytes = fs::read(encoded("adpcm_ms.wav")).unwrap();
+    let format = bytes.windows(4).position(|name| name == b"fmt ").unwrap() + 8;
+    bytes[format + 14] = 5;
+    refused(&files.write("a.wav", &bytes), &["WAV", "bits per sample", "4 bits"]);
+}
+
+#[test]
+fn a_directory_is_refused() {
+    refused(Files::new().path("").as_path(), &["is a directory"]);
 }
 
 /// A file that is cut is read as far as it goes, and told.

@@ -1,26 +1,28 @@
 //! Rings of keys and values, and attention over them.
 
 use proptest::prelude::*;
-use voxtral_core::kernels::{Class, Heads, Kernels, Ops, Ring, Serial};
+use voxtral_core::kernels::{CacheType, Class, Heads, Kernels, Ops, Ring, Serial};
 
 use super::all_kernels;
 use super::canonical::{canonical_attention, same_bits};
-use super::data::Random;
+use super::data::{CACHES, Random, cache_len, cached};
 use super::executors::executors;
 
 /// Queries, keys and values of a stream from position 0.
 struct Stream {
     heads: Heads,
+    cache: CacheType,
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
 }
 
 impl Stream {
-    fn new(random: &mut Random, heads: Heads, total: usize) -> Self {
+    fn new(random: &mut Random, heads: Heads, cache: CacheType, total: usize) -> Self {
         let widened = |values: Vec<f32>| values.iter().map(|v| 3.0 * v).collect();
         Self {
             heads,
+            cache,
             q: widened(random.values(total * heads.n_heads * heads.head_dim)),
             k: widened(random.values(total * heads.n_kv_heads * heads.head_dim)),
             v: random.values(total * heads.n_kv_heads * heads.head_dim),
@@ -35,7 +37,7 @@ impl Stream {
         );
         let total = self.q.len() / q_width;
         let capacity = window - 1 + chunks.iter().max().unwrap() + spare;
-        let mut keys = vec![f32::NAN; capacity * kv_width];
+        let mut keys = vec![f32::NAN; cache_len(self.cache, capacity * kv_width)];
         let mut values = keys.clone();
         let mut y = vec![f32::NAN; self.q.len()];
         let mut first = 0;
@@ -43,6 +45,7 @@ impl Stream {
             let next = (first + chunk).min(total);
             ops.ring_store(
                 self.heads,
+                self.cache,
                 capacity,
                 first as u64,
                 &self.k[first * kv_width..next * kv_width],
@@ -50,6 +53,7 @@ impl Stream {
             );
             ops.ring_store(
                 self.heads,
+                self.cache,
                 capacity,
                 first as u64,
                 &self.v[first * kv_width..next * kv_width],
@@ -59,6 +63,7 @@ impl Stream {
                 keys: &keys,
                 values: &values,
                 capacity,
+                cache: self.cache,
             };
             let range = first * q_width..next * q_width;
             ops.attention(
@@ -91,11 +96,12 @@ impl Stream {
             n_kv_heads,
             head_dim,
         } = self.heads;
+        let (keys, values) = (cached(self.cache, &self.k), cached(self.cache, &self.v));
         let (mut y, mut exact) = (vec![0.0; self.q.len()], vec![0.0; self.q.len()]);
         for h in 0..n_heads {
             let kv = h / (n_heads / n_kv_heads);
             let q = self.head(&self.q, n_heads, h);
-            let (k, v) = (self.head(&self.k, n_kv_heads, kv), self.head(&self.v, n_kv_heads, kv));
+            let (k, v) = (self.head(&keys, n_kv_heads, kv), self.head(&values, n_kv_heads, kv));
             for (p, q) in q.iter().enumerate() {
                 let visible = (p + 1).saturating_sub(window)..=p;
                 let at = (p * n_heads + h) * head_dim;
@@ -130,14 +136,15 @@ proptest! {
         total in 1usize..200,
         chunks in prop::collection::vec(1usize..30, 1..5),
         spare in 0usize..5,
+        cache in prop::sample::select(&CACHES),
         seed: u64,
     ) {
         let heads = Heads { n_heads: n_kv_heads * group, n_kv_heads, head_dim };
-        let stream = Stream::new(&mut Random::new(seed), heads, total);
+        let stream = Stream::new(&mut Random::new(seed), heads, cache, total);
         for kernels in all_kernels() {
             let (expected, exact) = stream.expected(kernels.class(), window);
             let y = stream.run(Ops::new(kernels, &Serial), window, &chunks, spare);
-            prop_assert!(same_bits(&y, &expected), "{:?}", kernels);
+            prop_assert!(same_bits(&y, &expected), "{:?} {:?}", kernels, cache);
             prop_assert!(y.iter().zip(&exact).all(|(&y, exact)| (f64::from(y) - exact).abs() < 1e-5));
         }
     }
@@ -151,14 +158,17 @@ fn attention_depends_neither_on_chunks_nor_on_threads() {
         head_dim: 20,
     };
     // Rings that wrap many times: the longest holds 169 of 1200 positions.
-    let stream = Stream::new(&mut Random::new(6), heads, 1200);
-    for kernels in all_kernels() {
+    for (kernels, cache) in all_kernels()
+        .into_iter()
+        .flat_map(|kernels| CACHES.map(|cache| (kernels, cache)))
+    {
+        let stream = Stream::new(&mut Random::new(6), heads, cache, 1200);
         let one_by_one = stream.run(Ops::new(kernels, &Serial), 70, &[1], 0);
         assert!(same_bits(&one_by_one, &stream.expected(kernels.class(), 70).0));
         for executor in executors() {
             for (chunks, spare) in [(&[100][..], 0), (&[64], 1), (&[1, 99, 7], 3)] {
                 let y = stream.run(Ops::new(kernels, executor), 70, chunks, spare);
-                assert!(same_bits(&y, &one_by_one), "{kernels:?} {chunks:?}");
+                assert!(same_bits(&y, &one_by_one), "{kernels:?} {cache:?} {chunks:?}");
             }
         }
     }
@@ -179,11 +189,12 @@ fn attention_at_positions_beyond_32_bits() {
     let outputs = [0, far].map(|base| {
         let ops = Ops::new(Kernels::detect(), &Serial);
         let mut ring = vec![0.0; 8 * capacity];
-        ops.ring_store(heads, capacity, base + 50, &kv, &mut ring);
+        ops.ring_store(heads, CacheType::F32, capacity, base + 50, &kv, &mut ring);
         let view = Ring {
             keys: &ring,
             values: &ring,
             capacity,
+            cache: CacheType::F32,
         };
         let mut y = vec![0.0; 8];
         ops.attention(heads, window, base + 50 + 36, &q, view, &mut y);
@@ -200,28 +211,63 @@ fn a_nan_in_the_window_shows_and_one_outside_does_not() {
         head_dim: 9,
     };
     let (window, capacity) = (70, 100);
-    for kernels in all_kernels() {
+    for (kernels, cache) in all_kernels()
+        .into_iter()
+        .flat_map(|kernels| CACHES.map(|cache| (kernels, cache)))
+    {
         let ops = Ops::new(kernels, &Serial);
         let attend = |keys: &[f32]| {
+            let mut stored = vec![0.0; cache_len(cache, keys.len())];
+            ops.ring_store(heads, cache, capacity, 0, keys, &mut stored);
             let ring = Ring {
-                keys,
-                values: keys,
+                keys: &stored,
+                values: &stored,
                 capacity,
+                cache,
             };
             let mut y = [0.0; 9];
             ops.attention(heads, window, 99, &[0.5; 9], ring, &mut y);
             y
         };
         let clean = Random::new(8).values(9 * capacity);
-        for position in 0..capacity {
-            let mut keys = clean.clone();
-            keys[9 * position] = f32::NAN;
-            let y = attend(&keys);
-            if position < 30 {
-                assert!(same_bits(&y, &attend(&clean)), "{kernels:?} {position}");
-            } else {
-                assert!(y.iter().all(|y| y.is_nan()), "{kernels:?} {position}");
+        // One whose payload has only bits that bfloat16 lacks.
+        for nan in [f32::NAN, f32::from_bits(0x7F80_0001)] {
+            for position in 0..capacity {
+                let mut keys = clean.clone();
+                keys[9 * position] = nan;
+                let y = attend(&keys);
+                if position < 30 {
+                    assert!(same_bits(&y, &attend(&clean)), "{kernels:?} {cache:?} {position}");
+                } else {
+                    assert!(y.iter().all(|y| y.is_nan()), "{kernels:?} {cache:?} {position}");
+                }
             }
         }
     }
+}
+
+/// Two elements to a value, each to the nearest, ties to even; only the slots that were written change.
+#[test]
+fn a_cache_of_bf16_rounds_to_nearest_even() {
+    let heads = Heads {
+        n_heads: 2,
+        n_kv_heads: 1,
+        head_dim: 3,
+    };
+    let ops = Ops::new(Kernels::detect(), &Serial);
+    // 3 slots of 3 elements: 5 values, half of the last unused.
+    let mut ring = [0.0; 5];
+    let x = [
+        0x3F80_8000,
+        0x3F81_8000,
+        0x3F80_8001,
+        0xBF80_7FFF,
+        0x7F7F_FFFF,
+        0x8000_0000,
+    ]
+    .map(f32::from_bits);
+    ops.ring_store(heads, CacheType::Bf16, 3, 4, &x, &mut ring);
+    let bytes: Vec<u8> = ring.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    let halves: Vec<u16> = bytes.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+    assert_eq!(halves, [0, 0, 0, 0x3F80, 0x3F82, 0x3F81, 0xBF80, 0x7F80, 0x8000, 0]);
 }

@@ -1,7 +1,25 @@
 //! Generated values and weights.
 
 use half::{bf16, f16};
-use voxtral_core::kernels::{Matrix, Storage};
+use voxtral_core::kernels::{CacheType, Matrix, Storage};
+
+pub const CACHES: [CacheType; 2] = [CacheType::F32, CacheType::Bf16];
+
+/// Length of a slice of f32 that holds `count` elements of a cache.
+pub fn cache_len(cache: CacheType, count: usize) -> usize {
+    match cache {
+        CacheType::F32 => count,
+        CacheType::Bf16 => count.div_ceil(2),
+    }
+}
+
+/// What a cache gives back of some values.
+pub fn cached(cache: CacheType, values: &[f32]) -> Vec<f32> {
+    match cache {
+        CacheType::F32 => values.to_vec(),
+        CacheType::Bf16 => values.iter().map(|&v| bf16::from_f32(v).to_f32()).collect(),
+    }
+}
 
 pub const STORAGES: [Storage; 3] = [Storage::Bf16, Storage::F16, Storage::F32];
 

@@ -5,7 +5,7 @@ use voxtral_tests::guard::Guarded;
 
 use super::all_kernels;
 use super::canonical::same_bits;
-use super::data::{Random, STORAGES, Weights};
+use super::data::{CACHES, Random, STORAGES, Weights, cache_len};
 
 /// Both ends of the memory that `count` values may be at.
 fn placed(values: &[f32]) -> [Guarded; 2] {
@@ -69,28 +69,42 @@ fn attention_and_rms_norm() {
             head_dim,
         };
         let (window, capacity) = (6, 7);
-        let [q, keys, values] = [4, 7, 7].map(|count| random.values(count * head_dim));
+        let [q, new_keys, new_values] = [4, 7, 7].map(|count| random.values(count * head_dim));
         let w = Weights::new(&mut random, 1, head_dim, Storage::F32, 0);
-        for kernels in all_kernels() {
+        for (kernels, cache) in all_kernels()
+            .into_iter()
+            .flat_map(|kernels| CACHES.map(|cache| (kernels, cache)))
+        {
             let ops = Ops::new(kernels, &Serial);
+            let stored = |values: &[f32]| {
+                let mut places = placed(&vec![0.0; cache_len(cache, values.len())]);
+                for place in &mut places {
+                    ops.ring_store(heads, cache, capacity, 14, values, place.floats());
+                }
+                places
+            };
+            let (mut ks, mut vs) = (stored(&new_keys), stored(&new_values));
+            let (keys, values) = (ks[0].floats().to_vec(), vs[0].floats().to_vec());
             let ring = Ring {
                 keys: &keys,
                 values: &values,
                 capacity,
+                cache,
             };
             let (mut attended, mut normed) = (vec![0.0; q.len()], vec![0.0; q.len()]);
             ops.attention(heads, window, 20, &q, ring, &mut attended);
             ops.rms_norm(&w.matrix(), 1e-5, &q, &mut normed);
-            let (mut qs, mut ks, mut vs) = (placed(&q), placed(&keys), placed(&values));
+            let mut qs = placed(&q);
             let mut ys = placed(&vec![0.0; q.len()]);
             for i in 0..2 {
                 let ring = Ring {
                     keys: ks[i].floats(),
                     values: vs[i].floats(),
                     capacity,
+                    cache,
                 };
                 ops.attention(heads, window, 20, qs[i].floats(), ring, ys[i].floats());
-                assert!(same_bits(ys[i].floats(), &attended), "{kernels:?} {head_dim}");
+                assert!(same_bits(ys[i].floats(), &attended), "{kernels:?} {cache:?} {head_dim}");
                 ops.rms_norm(&w.matrix(), 1e-5, qs[i].floats(), ys[i].floats());
                 assert!(same_bits(ys[i].floats(), &normed), "{kernels:?} {head_dim}");
             }

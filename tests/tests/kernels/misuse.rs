@@ -1,6 +1,6 @@
 //! Shapes that disagree.
 
-use voxtral_core::kernels::{Heads, Matrix, Ops, Ring, Serial, Storage};
+use voxtral_core::kernels::{CacheType, Heads, Matrix, Ops, Ring, Serial, Storage};
 
 use super::all_kernels;
 
@@ -25,9 +25,10 @@ fn shapes_that_disagree_change_nothing() {
         ops.rms_norm(&w.row(0).unwrap(), 1e-5, &[1.0; 4], &mut y[..4]);
         ops.rope(&[1.0; 4], 2, 4, &mut y);
         ops.rope(&[1.0; 3], 1, 3, &mut y[..3]);
-        ops.ring_store(heads, 4, 0, &[1.0; 5], &mut y);
-        ops.ring_store(heads, 1, 0, &[1.0; 8], &mut y[..4]);
-        ops.ring_store(Heads { head_dim: 0, ..heads }, 4, 0, &[1.0; 4], &mut y);
+        ops.ring_store(heads, CacheType::F32, 4, 0, &[1.0; 5], &mut y);
+        ops.ring_store(heads, CacheType::F32, 1, 0, &[1.0; 8], &mut y[..4]);
+        ops.ring_store(Heads { head_dim: 0, ..heads }, CacheType::F32, 4, 0, &[1.0; 4], &mut y);
+        ops.ring_store(heads, CacheType::Bf16, 4, 0, &[1.0; 4], &mut y);
         ops.silu_mul(&mut y, &[1.0; 3]);
         ops.add_row(&w, 4, &mut y[..3]);
         ops.add_row(&w, 0, &mut y[..4]);
@@ -40,6 +41,7 @@ fn shapes_that_disagree_change_nothing() {
             keys: &held,
             values: &held,
             capacity: 4,
+            cache: CacheType::F32,
         };
         let q = [1.0; 16];
         ops.attention(heads, 0, 0, &q, ring, &mut y);
@@ -57,6 +59,11 @@ fn shapes_that_disagree_change_nothing() {
             },
             &mut y,
         );
+        let halved = Ring {
+            cache: CacheType::Bf16,
+            ..ring
+        };
+        ops.attention(heads, 2, 0, &q, halved, &mut y);
         ops.attention(heads, 2, 0, &q, Ring { capacity: 0, ..ring }, &mut y);
         ops.attention(Heads { n_kv_heads: 0, ..heads }, 2, 0, &q, ring, &mut y);
         assert_eq!(y, [7.0; 16], "{kernels:?}");

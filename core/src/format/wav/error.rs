@@ -120,16 +120,16 @@ impl fmt::Display for WavError {
             Self::Codec { tag } => match codec_name(tag) {
                 Some(name) => write!(
                     f,
-                    "the WAV is compressed as {name} (format 0x{tag:04X}); only PCM is read"
+                    "the WAV is compressed as {name} (format 0x{tag:04X}), which is not read"
                 ),
-                None => write!(f, "the WAV has the unknown format 0x{tag:04X}; only PCM is read"),
+                None => write!(f, "the WAV has the unknown format 0x{tag:04X}, which is not read"),
             },
             Self::SubFormat { guid } => {
                 write!(f, "the WAV has an unknown sub-format (")?;
                 for byte in guid {
                     write!(f, "{byte:02X}")?;
                 }
-                write!(f, "); only PCM is read")
+                write!(f, "), which is not read")
             }
             Self::Bits { float, found } => {
                 let (kind, known) = if float {

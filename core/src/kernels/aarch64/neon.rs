@@ -11,6 +11,7 @@ use core::arch::asm;
 use super::super::Class;
 use super::super::attention::Scores;
 use super::super::linear::Linear;
+use super::super::ring::Stored;
 use super::super::set::{Rows, Set, Table, table};
 use super::super::split::Band;
 use super::super::vector::{self, Vector};
@@ -37,13 +38,13 @@ impl Set for Neon {
     }
 
     #[inline(always)]
-    unsafe fn scores(q: Rows, keys: &[f32], at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
         // SAFETY: the caller vouches for the set.
         unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
     }
 
     #[inline(always)]
-    unsafe fn accumulate(p: &[Scores], at: usize, values: &[f32], y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
         // SAFETY: the caller vouches for the set.
         unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
     }

@@ -9,7 +9,8 @@ use core::marker::PhantomData;
 use super::Class;
 use super::attention::Scores;
 use super::linear::Linear;
-use super::matrix::{Element, Native, with_storage};
+use super::matrix::{Bf16, Element, Native, with_storage};
+use super::ring::Stored;
 use super::set::{Rows, Set, Table, table};
 use super::split::Band;
 
@@ -64,29 +65,46 @@ impl<M: Mac> Set for Scalar<M> {
         tiles::dot::<Native, M>(a, b)
     }
 
-    unsafe fn scores(q: Rows, keys: &[f32], at: usize, scores: &mut [Scores]) {
-        for (c, scores) in scores.iter_mut().enumerate() {
-            let rows = keys.chunks_exact(q.width);
-            let mut fours = scores[at..at + rows.len()].chunks_exact_mut(4);
-            let mut keys = keys.chunks_exact(4 * q.width);
-            for (four, keys) in (&mut fours).zip(&mut keys) {
-                let row = |i: usize| &keys[i * q.width..(i + 1) * q.width];
-                four.copy_from_slice(&tiles::rows_by_input::<Native, M>(core::array::from_fn(row), q.row(c)));
-            }
-            let rest = keys.remainder().chunks_exact(q.width);
-            for (score, key) in fours.into_remainder().iter_mut().zip(rest) {
-                *score = tiles::dot::<Native, M>(key, q.row(c));
-            }
+    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+        match keys {
+            Stored::F32(keys) => scores_of::<Native, M>(q, keys, at, scores),
+            Stored::Bf16(keys) => scores_of::<Bf16, M>(q, keys, at, scores),
         }
     }
 
-    unsafe fn accumulate(p: &[Scores], at: usize, values: &[f32], y: &mut Band) {
-        for (c, p) in p.iter().enumerate() {
-            let y = y.row(c);
-            for (&p, values) in p[at..].iter().zip(values.chunks_exact(y.len())) {
-                for (y, &v) in y.iter_mut().zip(values) {
-                    *y = M::mac(p, v, *y);
-                }
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+        match values {
+            Stored::F32(values) => accumulate_of::<Native, M>(p, at, values, y),
+            Stored::Bf16(values) => accumulate_of::<Bf16, M>(p, at, values, y),
+        }
+    }
+}
+
+/// [`Set::scores`] for keys of one storage.
+fn scores_of<E: Element, M: Mac>(q: Rows, keys: &[E::Unit], at: usize, scores: &mut [Scores]) {
+    let width = q.width * E::UNITS;
+    for (c, scores) in scores.iter_mut().enumerate() {
+        let rows = keys.chunks_exact(width);
+        let mut fours = scores[at..at + rows.len()].chunks_exact_mut(4);
+        let mut keys = keys.chunks_exact(4 * width);
+        for (four, keys) in (&mut fours).zip(&mut keys) {
+            let row = |i: usize| &keys[i * width..(i + 1) * width];
+            four.copy_from_slice(&tiles::rows_by_input::<E, M>(core::array::from_fn(row), q.row(c)));
+        }
+        let rest = keys.remainder().chunks_exact(width);
+        for (score, key) in fours.into_remainder().iter_mut().zip(rest) {
+            *score = tiles::dot::<E, M>(key, q.row(c));
+        }
+    }
+}
+
+/// [`Set::accumulate`] for values of one storage.
+fn accumulate_of<E: Element, M: Mac>(p: &[Scores], at: usize, values: &[E::Unit], y: &mut Band) {
+    for (c, p) in p.iter().enumerate() {
+        let y = y.row(c);
+        for (&p, values) in p[at..].iter().zip(values.chunks_exact(y.len() * E::UNITS)) {
+            for (y, v) in y.iter_mut().zip(values.chunks_exact(E::UNITS)) {
+                *y = M::mac(p, E::read(v), *y);
             }
         }
     }

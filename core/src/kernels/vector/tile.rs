@@ -143,14 +143,28 @@ pub(super) unsafe fn reduced<V: Vector>(lanes: [V; 8]) -> [f32; 8] {
 /// The machine has the set.
 #[inline(always)]
 pub(in super::super) unsafe fn dot<V: Vector>(a: &[f32], b: &[f32]) -> f32 {
-    let row = |values: &[f32]| Strided {
-        start: values.as_ptr(),
+    // SAFETY: by the caller.
+    unsafe { dot_of::<V, Native>(a, b) }
+}
+
+/// The canonical dot product of elements of any kind and values, as many as both have.
+///
+/// # Safety
+/// The machine has the set.
+#[inline(always)]
+pub(super) unsafe fn dot_of<V: Vector, E: Load<V>>(a: &[E::Unit], b: &[f32]) -> f32 {
+    let a_row = Strided {
+        start: a.as_ptr(),
+        stride: 0,
+    };
+    let b_row = Strided {
+        start: b.as_ptr(),
         stride: 0,
     };
     // SAFETY: each slice is a row of as many elements as both have.
     unsafe {
         let mut lanes = [[V::zero()]];
-        tile::<V, Native, 1, 1>(row(a), row(b), a.len().min(b.len()), &mut lanes);
+        tile::<V, E, 1, 1>(a_row, b_row, (a.len() / E::UNITS).min(b.len()), &mut lanes);
         let mut all = [V::zero(); 8];
         all[0] = lanes[0][0];
         reduced(all)[0]

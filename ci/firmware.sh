@@ -1,0 +1,155 @@
+#!/bin/bash
+# Builds the firmware of tests/firmware, boots it on emulated boards with the small model in flash, and compares the
+# text with the expected one, and the hash of all logits with that of the same application on this machine.
+#
+#     ci/firmware.sh [BOARD...]     mps3-an547 (Cortex-M55), mps2-an500 (Cortex-M7); all if none is named
+#
+# Prints a table of flash and RAM. Nothing in it is a time: the emulator counts instructions, not cycles.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+boards=("$@")
+[ $# -gt 0 ] || boards=(mps3-an547 mps2-an500)
+for board in "${boards[@]}"; do
+    case $board in
+        mps3-an547 | mps2-an500) ;;
+        *) die "no such board: $board" ;;
+    esac
+done
+
+# Flags for the machine at hand are none for these.
+unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+
+out=$target/firmware
+# Seconds that one boot may take.
+patience=240
+
+debian_ready() {
+    [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] \
+        && [ -f "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/core/src/lib.rs" ]
+}
+
+has_targets() {
+    local triple lib
+    for triple in thumbv8m.main-none-eabihf thumbv7em-none-eabihf; do
+        lib=$(rustc --print target-libdir --target "$triple" 2> /dev/null) && [ -d "$lib" ] || return 1
+    done
+}
+
+# rust-lld comes with rustup's toolchains; Debian's lld does as well.
+find_lld() {
+    local own
+    own=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
+    if [ -x "$own" ]; then
+        say "$own"
+    else
+        command -v rust-lld || command -v ld.lld
+    fi
+}
+
+need="firmware needs rustup target add thumbv8m.main-none-eabihf thumbv7em-none-eabihf, or Debian's Rust with its sources"
+if ! has_targets; then
+    if ! debian_ready; then
+        can_install || cannot "$need"
+        # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
+        apt_install rustc-web cargo-web rust-web-src || apt_install rustc cargo rust-src || cannot "$need"
+        debian_ready || cannot "$need"
+    fi
+    linker=$(find_lld) || {
+        install_or_cannot lld -- "$need and lld"
+        linker=$(find_lld)
+    }
+fi
+if ! command -v qemu-system-arm > /dev/null; then
+    install_or_cannot qemu-system-arm -- "booting firmware needs qemu-system-arm"
+fi
+if ! command -v nm > /dev/null || ! command -v readelf > /dev/null; then
+    install_or_cannot binutils -- "looking into the images needs nm and readelf"
+fi
+command -v python3 > /dev/null || install_or_cannot python3 -- "reading the expected text needs python3"
+
+# build TRIPLE: the image and what goes into its flash, $out/TRIPLE.flash.
+build() {
+    cd "$root/tests/firmware/cortex-m"
+    export CARGO_TARGET_DIR=$out FLASH_IMAGE=$out/$1.flash
+    if has_targets; then
+        cargo build --release --locked --target "$1"
+    else
+        unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN
+        # build-std is unstable: this lets the stable compiler do it.
+        export RUSTC_BOOTSTRAP=1
+        export PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc
+        export CARGO_TARGET_THUMBV8M_MAIN_NONE_EABIHF_LINKER=$linker CARGO_TARGET_THUMBV7EM_NONE_EABIHF_LINKER=$linker
+        /usr/bin/cargo build --release --locked -Zbuild-std=core --target "$1"
+    fi
+}
+
+# section IMAGE NAME: its size in bytes.
+section() {
+    local hex
+    hex=$(readelf -SW "$1" | sed 's/^ *\[ *[0-9]*\] *//' | awk -v name="$2" '$1 == name { print $5 }')
+    printf '%d' "$((16#${hex:-0}))"
+}
+
+# largest NAME LOG: the largest number that stands before "B" after a word of the log.
+largest() {
+    sed -n "s/.*$1 \([0-9]*\) B.*/\1/p" "$2" | sort -n | tail -n 1
+}
+
+allocators='__rust_(alloc|dealloc|realloc)|__r(g|dl)_|[^_a-z](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|_?sbrk)$|[ <]alloc::'
+table=()
+
+# boot TRIPLE MACHINE ADDRESS: runs the image with its flash at the address, and looks at what it printed.
+boot() {
+    local triple=$1 machine=$2 address=$3 status=0 found
+    local image=$out/$triple/release/speech log=$out/$triple.log
+    (build "$triple")
+    if found=$(nm -C "$image" | grep -E "$allocators"); then
+        die "an allocator is linked into $image:"$'\n'"$found"
+    fi
+    say "== $machine"
+    timeout "$patience" qemu-system-arm -M "$machine" -nographic -monitor none -serial none -icount shift=0,sleep=off \
+        -semihosting-config enable=on,target=native -kernel "$image" \
+        -device "loader,file=$out/$triple.flash,addr=$address,force-raw=on" < /dev/null > "$log" || status=$?
+    cat "$log"
+    [ "$status" = 0 ] || die "$machine: status $status"
+    grep '\[logits' "$log" | sed 's/ \[logits.*//' | diff "$out/expected" - || die "$machine: the text is not the expected one"
+    grep '\[logits' "$log" | diff "$out/here" - || die "$machine: the logits are not those of the same kernels here"
+    table+=("$(printf '%-12s %9d %9d %9d %9d %9d %9d' "$machine" \
+        $(($(section "$image" .vector_table) + $(section "$image" .text) + $(section "$image" .rodata) \
+            + $(section "$image" .data))) \
+        "$(stat -c %s "$out/$triple.flash")" "$(largest state "$log")" "$(largest scratch "$log")" \
+        $(($(section "$image" .data) + $(section "$image" .bss))) "$(largest stack "$log")")")
+}
+
+mkdir -p "$out"
+clips=$(sed -n 's/^const CLIPS:.*= \[\(.*\)\];$/\1/p' "$root/tests/firmware/cortex-m/build.rs" | tr -d '",')
+python3 - "$root/tests/nano/clips/expected.json" $clips > "$out/expected" << 'PYTHON'
+import json
+import sys
+
+texts = {clip["file"]: clip["delay"]["6"]["text"] for clip in json.load(open(sys.argv[1]))["clips"]}
+for name in sys.argv[2:]:
+    print(f"{name}: {texts[name]}")
+PYTHON
+[ -s "$out/expected" ] || die "no clips"
+
+(
+    cd "$root/tests/firmware/app"
+    CARGO_TARGET_DIR=$out cargo build --release --locked --example linux
+)
+(
+    cd "$root/tests/nano/clips"
+    "$out/release/examples/linux" "$root/host/nano" $clips > "$out/here"
+)
+
+for board in "${boards[@]}"; do
+    case $board in
+        mps3-an547) boot thumbv8m.main-none-eabihf "$board" 0x28000000 ;;
+        mps2-an500) boot thumbv7em-none-eabihf "$board" 0x60000000 ;;
+    esac
+done
+
+printf '%-12s %9s %9s %9s %9s %9s %9s\n' board code flash state scratch statics stack
+printf '%s\n' "${table[@]}"
+say "bytes; statics include state and scratch, flash holds the model and the recordings"

@@ -1,0 +1,128 @@
+//! Keys and values as rings over absolute positions, in f32 or in bfloat16.
+
+use core::ops::Range;
+
+use super::attention::Heads;
+use super::ops::Ops;
+
+/// How keys and values are stored. Their memory is f32 either way, so that a session needs one kind of buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CacheType {
+    /// As they were computed.
+    #[default]
+    F32,
+    /// Rounded to the nearest bfloat16, ties to even: half the memory, and half of what each query reads.
+    Bf16,
+}
+
+impl CacheType {
+    /// Values of f32 whose memory holds `count` elements.
+    pub(crate) const fn floats(self, count: usize) -> usize {
+        match self {
+            Self::F32 => count,
+            Self::Bf16 => count.div_ceil(2),
+        }
+    }
+}
+
+/// Keys and values of one layer as a ring over absolute positions.
+///
+/// Both are `[n_kv_heads][capacity][head_dim]`; position `p` is at slot `p % capacity`. Elements of bfloat16 lie two
+/// to an f32, little-endian and without gaps, and the slices are rounded up to whole values.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'a> {
+    /// Rotated keys.
+    pub keys: &'a [f32],
+    /// Values.
+    pub values: &'a [f32],
+    /// Positions that fit.
+    pub capacity: usize,
+    /// How they are stored.
+    pub cache: CacheType,
+}
+
+impl Ops<'_> {
+    /// Writes `n` new positions, `first..first + n`, into keys or values of a [`Ring`]: `x` is
+    /// `[n][n_kv_heads][head_dim]`, `ring` one of the ring's slices, `n` at most `capacity`.
+    pub fn ring_store(&self, heads: Heads, cache: CacheType, capacity: usize, first: u64, x: &[f32], ring: &mut [f32]) {
+        let width = heads.kv_width().filter(|&width| width > 0);
+        debug_assert!(width.is_some(), "ring_store: no heads");
+        let Some(width) = width else { return };
+        let n = x.len() / width;
+        require!(
+            x.len() % width == 0 && n <= capacity && heads.ring_len(cache, capacity) == Some(ring.len()),
+            "ring_store: shapes disagree"
+        );
+        match cache {
+            CacheType::F32 => scatter::<_, 1>(heads, capacity, first, x, ring, |x| [x]),
+            CacheType::Bf16 => scatter::<_, 2>(heads, capacity, first, x, bytes_mut(ring), |x| {
+                half::bf16::from_f32(x).to_le_bytes()
+            }),
+        }
+    }
+}
+
+/// Writes the elements of `x`, `UNITS` units each, to their slots.
+fn scatter<U: Copy, const UNITS: usize>(
+    heads: Heads,
+    capacity: usize,
+    first: u64,
+    x: &[f32],
+    ring: &mut [U],
+    encode: impl Fn(f32) -> [U; UNITS],
+) {
+    let Heads {
+        n_kv_heads, head_dim, ..
+    } = heads;
+    for (position, x) in (first..).zip(x.chunks_exact(n_kv_heads * head_dim)) {
+        let slot = (position % capacity as u64) as usize;
+        let slots = ring.chunks_exact_mut(UNITS * head_dim).skip(slot).step_by(capacity);
+        for (slot, x) in slots.zip(x.chunks_exact(head_dim)) {
+            for (units, &x) in slot.chunks_exact_mut(UNITS).zip(x) {
+                units.copy_from_slice(&encode(x));
+            }
+        }
+    }
+}
+
+/// Elements of keys or values, as kernels read them.
+#[derive(Clone, Copy)]
+pub(super) enum Stored<'a> {
+    /// Elements of [`super::matrix::Native`].
+    F32(&'a [f32]),
+    /// Elements of [`super::matrix::Bf16`].
+    Bf16(&'a [u8]),
+}
+
+impl<'a> Stored<'a> {
+    /// What lies in one of the slices of a [`Ring`].
+    #[inline(always)]
+    pub(super) fn new(cache: CacheType, values: &'a [f32]) -> Self {
+        match cache {
+            CacheType::F32 => Self::F32(values),
+            CacheType::Bf16 => Self::Bf16(bytes(values)),
+        }
+    }
+
+    /// Some of the elements; they exist, or this panics.
+    #[inline(always)]
+    pub(super) fn part(&self, elements: Range<usize>) -> Self {
+        match self {
+            Self::F32(values) => Self::F32(&values[elements]),
+            Self::Bf16(bytes) => Self::Bf16(&bytes[2 * elements.start..2 * elements.end]),
+        }
+    }
+}
+
+/// The memory of some values.
+#[inline(always)]
+fn bytes(values: &[f32]) -> &[u8] {
+    // SAFETY: the same memory, borrowed as long; f32 has no padding, and bytes have no alignment.
+    unsafe { core::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The memory of some values, to be written.
+fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
+    // SAFETY: as for `bytes`; whatever is written, any bits are an f32.
+    unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}

@@ -1,0 +1,179 @@
+//! An energy gate: silence is not listened to.
+
+use std::collections::VecDeque;
+
+use voxtral_core::audio::SAMPLE_RATE;
+
+/// Samples whose energy is measured together: 10 ms.
+const FRAME: usize = SAMPLE_RATE / 100;
+
+/// When the gate opens and closes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GateOptions {
+    /// What is as loud as this is heard: the level of 10 ms in dB below full scale (a full square wave is 0), their
+    /// mean left out.
+    pub threshold_dbfs: f32,
+    /// Seconds of silence after which it closes.
+    pub hold: f32,
+    /// Seconds before the first loud sample that are heard when it opens.
+    pub lead_in: f32,
+}
+
+impl Default for GateOptions {
+    fn default() -> Self {
+        Self {
+            threshold_dbfs: -55.0,
+            hold: 1.5,
+            lead_in: 0.5,
+        }
+    }
+}
+
+/// What the gate makes of audio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gated<'a> {
+    /// To be heard.
+    Audio(&'a [f32]),
+    /// A pause began: time to flush.
+    Closed,
+    /// The pause is over; so many samples of it are never heard.
+    Opened {
+        /// Their number.
+        skipped: u64,
+    },
+}
+
+/// Lets audio through while it is loud, and for a while after. It is open in the beginning.
+///
+/// No word is cut: what is quiet is heard for as long as the hold, and what came just before something loud is heard
+/// when it opens.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Least variance of a frame that is loud.
+    threshold: f64,
+    hold_frames: u64,
+    lead_in: usize,
+    open: bool,
+    frame: Frame,
+    /// Frames of silence in a row.
+    quiet: u64,
+    /// The last samples while it is closed.
+    held: VecDeque<f32>,
+    skipped: u64,
+}
+
+/// Sums over the samples of a frame.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frame {
+    samples: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl Frame {
+    fn add(&mut self, samples: &[f32]) {
+        self.samples += samples.len();
+        for &sample in samples {
+            let sample = f64::from(sample);
+            self.sum += sample;
+            self.squares += sample * sample;
+        }
+    }
+
+    /// Mean square of the samples less their mean.
+    fn variance(&self) -> f64 {
+        let count = self.samples.max(1) as f64;
+        let mean = self.sum / count;
+        self.squares / count - mean * mean
+    }
+}
+
+impl Gate {
+    /// An open gate.
+    pub fn new(options: GateOptions) -> Self {
+        let frames = f64::from(options.hold) * SAMPLE_RATE as f64 / FRAME as f64;
+        Self {
+            threshold: 10f64.powf(f64::from(options.threshold_dbfs) / 10.0),
+            hold_frames: (frames.round() as u64).max(1),
+            lead_in: (f64::from(options.lead_in) * SAMPLE_RATE as f64) as usize,
+            open: true,
+            frame: Frame::default(),
+            quiet: 0,
+            held: VecDeque::new(),
+            skipped: 0,
+        }
+    }
+
+    /// Whether audio passes.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Samples of the present pause that will not be heard.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Takes audio and says what to do, in this order.
+    ///
+    /// # Errors
+    /// Those of `act`; what follows in `samples` is lost then.
+    pub fn push<E>(&mut self, samples: &[f32], mut act: impl FnMut(Gated<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut rest = samples;
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.len().min(FRAME - self.frame.samples));
+            rest = behind;
+            self.frame.add(piece);
+            if self.open {
+                act(Gated::Audio(piece))?;
+            } else {
+                self.held.extend(piece);
+            }
+            if self.frame.samples == FRAME {
+                self.end_frame(&mut act)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the audio: what is loud in the last, short frame is heard.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub fn finish<E>(&mut self, mut act: impl FnMut(Gated<'_>) -> Result<(), E>) -> Result<(), E> {
+        if self.frame.samples > 0 {
+            self.end_frame(&mut act)?;
+        }
+        self.skipped += self.held.len() as u64;
+        self.held.clear();
+        Ok(())
+    }
+
+    fn end_frame<E>(&mut self, act: &mut impl FnMut(Gated<'_>) -> Result<(), E>) -> Result<(), E> {
+        let loud = self.frame.variance() >= self.threshold;
+        self.frame = Frame::default();
+        match (loud, self.open) {
+            (true, true) => self.quiet = 0,
+            (true, false) => {
+                (self.open, self.quiet) = (true, 0);
+                let skipped = std::mem::take(&mut self.skipped);
+                act(Gated::Opened { skipped })?;
+                act(Gated::Audio(self.held.make_contiguous()))?;
+                self.held.clear();
+            }
+            (false, true) => {
+                self.quiet += 1;
+                if self.quiet >= self.hold_frames {
+                    self.open = false;
+                    act(Gated::Closed)?;
+                }
+            }
+            (false, false) => {
+                let over = self.held.len().saturating_sub(self.lead_in);
+                self.held.drain(..over);
+                self.skipped += over as u64;
+            }
+        }
+        Ok(())
+    }
+}

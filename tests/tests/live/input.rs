@@ -1,0 +1,161 @@
+//! What standard input is taken for.
+
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+use std::thread;
+
+use voxtral_tests::goldens;
+use voxtral_tests::program::{arg, clip, long_wav, run};
+
+use crate::support::{Running, fed, raw, told, wav};
+
+/// W8: the header arrives in 1-byte reads, a LIST chunk of 10 kB comes before the data, the pipe stays open: text
+/// appears while it is open.
+#[test]
+fn w8_text_appears_while_the_stream_is_open() {
+    let bytes = wav(0);
+    let mut head = bytes[..36].to_vec();
+    head.extend(b"LIST");
+    head.extend(10_240u32.to_le_bytes());
+    head.resize(head.len() + 10_240, b'x');
+    // A recorder that writes to a pipe does not know how much will come.
+    head.extend(b"data\xFF\xFF\xFF\xFF");
+    let mut running = Running::start(&["--stdin", "-I", "0.08", "--silent"]);
+    for byte in &head {
+        running.stdin().write_all(&[*byte]).unwrap();
+    }
+    running.stdin().write_all(&bytes[44..]).unwrap();
+    running.wait_for("one four six six");
+    let ran = running.end();
+    assert_eq!((ran.code, ran.stdout.trim_end()), (Some(0), clip(0).1.as_str()));
+}
+
+/// W9: what is a known container is decoded, or named; it is never raw samples.
+#[test]
+fn w9_containers_are_decoded_or_named() {
+    let encoded = |name: &str| fs::read(goldens::clips_dir().parent().unwrap().join("encoded").join(name)).unwrap();
+    for name in ["00-espeak.flac", "00-espeak.mp3", "00-espeak.ogg"] {
+        let ran = fed(&["--stdin", "--silent"], &encoded(name), 4096);
+        assert_eq!(
+            (ran.code, ran.stdout.trim_end()),
+            (Some(0), clip(0).1.as_str()),
+            "{name}"
+        );
+    }
+    let tag = b"ID3\x04\0\0\0\0\0\0 and more of it, but no frame";
+    for (bytes, words) in [
+        (&tag[..], "MP3"),
+        (b"fLaC\0\0\0\x22 and more", "FLAC"),
+        (b"OggS\0\x02 and more", "Ogg"),
+        (b"\0\0\0\x20ftypM4A and more", "MP4"),
+        (b"\x1A\x45\xDF\xA3 and more", "Matroska"),
+        (b"RIFX\0\0\0\0WAVE and more", "big-endian"),
+        (b"", "empty"),
+    ] {
+        fed(&["--stdin"], bytes, 1).assert_refused(&["standard input", words]);
+    }
+}
+
+/// Twelve bits that could begin a frame of MP3 or AAC are a sample like any other.
+#[test]
+fn w9_samples_that_look_like_frames_are_samples() {
+    for start in [[0xFF, 0xFB], [0xFF, 0xF1], [0xFF, 0xF3], [0xFF, 0xE3]] {
+        let mut bytes = raw(0);
+        bytes[..2].copy_from_slice(&start);
+        let ran = fed(&["--stdin", "--silent"], &bytes, 65_536);
+        assert_eq!((ran.code, ran.stdout.trim_end()), (Some(0), clip(0).1.as_str()));
+    }
+}
+
+/// W10: reads that end in the middle of a sample lose nothing; an odd byte at the end is told.
+#[test]
+fn w10_half_samples_are_kept_and_an_odd_byte_is_told() {
+    let expected = told(&run([arg(&clip(2).0), "--debug"]), "logit hash");
+    let mut bytes = raw(2);
+    bytes.push(1);
+    for cut in [1, 3, 4097] {
+        let ran = fed(&["-", "--debug"], &bytes, cut);
+        assert_eq!(told(&ran, "logit hash"), expected, "{cut}");
+        assert!(ran.stderr.contains("not whole, 1 bytes"), "{}", ran.stderr);
+    }
+}
+
+/// W12: the same audio by path, by standard input, as raw samples and by a FIFO has the same bits.
+#[test]
+fn w12_the_same_audio_has_the_same_bits_whichever_way_it_comes() {
+    for index in [0, 3] {
+        let (file, text) = clip(index);
+        let by_path = run([arg(&file), "--debug"]);
+        assert_eq!(by_path.stdout.trim_end(), text);
+        let (wav, raw) = (wav(index), raw(index));
+        let floats: Vec<u8> = goldens::clips()[index]
+            .samples
+            .iter()
+            .flat_map(|sample| sample.to_le_bytes())
+            .collect();
+        let stereo: Vec<u8> = raw.chunks(2).flat_map(|sample| [sample, sample].concat()).collect();
+        for (args, bytes, cut) in [
+            (&["--stdin"][..], &wav, 1),
+            (&["-"], &wav, 65_536),
+            (&["--stdin"], &raw, 1001),
+            (&["--stdin", "--gate", "off", "-I", "0.08"], &raw, 65_536),
+            (&["--stdin", "--format", "s16le", "--rate", "16000"], &raw, 65_536),
+            (&["--stdin", "--format", "f32le"], &floats, 65_536),
+            (&["--stdin", "--channels", "2"], &stereo, 65_536),
+        ] {
+            let ran = fed(&[args, &["--debug"]].concat(), bytes, cut);
+            assert_eq!(ran.stdout.trim_end(), text, "{args:?}");
+            assert_eq!(told(&ran, "logit hash"), told(&by_path, "logit hash"), "{args:?}");
+        }
+
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let writer = fifo.clone();
+        let writer = thread::spawn(move || fs::write(writer, wav).unwrap());
+        let ran = run([arg(&fifo), "--debug"]);
+        writer.join().unwrap();
+        assert_eq!(told(&ran, "logit hash"), told(&by_path, "logit hash"));
+    }
+}
+
+/// Another rate is resampled as that of a file is.
+#[test]
+fn raw_samples_of_another_rate_are_resampled() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("8k.wav");
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 8000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut writer = hound::WavWriter::create(&file, spec).unwrap();
+    for sample in goldens::clips()[0].samples.iter().step_by(2) {
+        writer.write_sample((sample * 32768.0) as i16).unwrap();
+    }
+    writer.finalize().unwrap();
+    let by_path = run([arg(&file), "--debug"]);
+    let bytes = fs::read(&file).unwrap();
+    let ran = fed(&["--stdin", "--rate", "8000", "--debug"], &bytes[44..], 777);
+    assert_eq!(told(&ran, "logit hash"), told(&by_path, "logit hash"));
+    let refused = fed(&["--stdin", "--rate", "7"], &bytes[44..], 65_536);
+    refused.assert_refused(&["standard input", "7"]);
+}
+
+/// D8: what is written faster than it is heard has to wait, and nothing of it is lost.
+#[test]
+fn d8_a_writer_that_is_too_fast_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.wav");
+    long_wav(&file, 40);
+    let by_path = run([arg(&file), "--debug"]);
+    let ran = fed(
+        &["--stdin", "--gate", "off", "--debug"],
+        &fs::read(&file).unwrap(),
+        1 << 20,
+    );
+    assert_eq!(ran.stdout, by_path.stdout);
+    assert_eq!(told(&ran, "logit hash"), told(&by_path, "logit hash"));
+}

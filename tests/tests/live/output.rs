@@ -1,0 +1,175 @@
+//! The forms of output.
+
+use std::fs;
+use std::io::Write;
+
+use serde_json::Value;
+use voxtral_tests::program::{arg, clip, run};
+
+use crate::support::{Running, fed, raw};
+
+fn texts(words: &[Value]) -> String {
+    let texts: Vec<&str> = words.iter().map(|word| word["text"].as_str().unwrap()).collect();
+    texts.join(" ")
+}
+
+fn assert_word(word: &Value) {
+    let number = |name: &str| word[name].as_f64().unwrap();
+    assert!(0.0 <= number("start") && number("start") <= number("end"), "{word}");
+    assert!((0.0..=1.0).contains(&number("probability")), "{word}");
+    for other in word["alternatives"].as_array().unwrap() {
+        assert!(other["text"].is_string() && other["probability"].as_f64().unwrap() <= number("probability"));
+    }
+}
+
+/// Each line is a whole object while the stream is still open.
+#[test]
+fn jsonl_is_a_word_on_each_line_as_it_is_decided() {
+    let mut running = Running::start(&[
+        "--stdin", "-I", "0.08", "--output", "jsonl", "--alt", "0.999", "--silent",
+    ]);
+    running.stdin().write_all(&raw(0)).unwrap();
+    running.wait_for("}\n");
+    let ran = running.end();
+    let words: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(texts(&words), clip(0).1);
+    words.iter().for_each(assert_word);
+    assert!(
+        words
+            .iter()
+            .any(|word| !word["alternatives"].as_array().unwrap().is_empty())
+    );
+}
+
+#[test]
+fn json_is_one_document_with_an_object_for_each_file() {
+    let ((first, one), (second, two)) = (clip(0), clip(3));
+    let ran = run([arg(&first), "/none", arg(&second), "--output", "json", "--silent"]);
+    assert_eq!(ran.code, Some(1));
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let objects = document.as_array().unwrap();
+    assert_eq!(objects.len(), 2);
+    for (object, (file, text)) in objects.iter().zip([(first, one), (second, two)]) {
+        assert_eq!(object["file"], arg(&file));
+        assert_eq!(object["text"], text.as_str());
+        let words = object["words"].as_array().unwrap();
+        assert_eq!(texts(words), text);
+        words.iter().for_each(assert_word);
+        assert!(object["duration"].as_f64().unwrap() > words.last().unwrap()["end"].as_f64().unwrap() - 0.1);
+    }
+    let none = run(["/none", "--output", "json", "--silent"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&none.stdout).unwrap(),
+        Value::Array(vec![])
+    );
+}
+
+/// Seconds of `HH:MM:SS,mmm`, with the separator of the format.
+fn seconds(time: &str, separator: char) -> f64 {
+    let (whole, ms) = time.split_once(separator).unwrap();
+    assert!(ms.len() == 3 && whole.len() == 8, "{time}");
+    let whole = whole
+        .split(':')
+        .fold(0, |sum, part| 60 * sum + part.parse::<u32>().unwrap());
+    f64::from(whole) + ms.parse::<f64>().unwrap() / 1e3
+}
+
+/// The captions of a file, of either format: times in order, lines that can be read; and their text.
+fn captions(file: &str, separator: char) -> (usize, String) {
+    let (mut text, mut last, mut count) = (vec![], 0.0, 0);
+    for block in file.trim_end().split("\n\n").filter(|block| *block != "WEBVTT") {
+        let mut lines = block.lines();
+        count += 1;
+        if separator == ',' {
+            assert_eq!(lines.next().unwrap(), count.to_string());
+        }
+        let (from, to) = lines.next().unwrap().split_once(" --> ").unwrap();
+        let (from, to) = (seconds(from, separator), seconds(to, separator));
+        assert!(last <= from && from < to && to - from <= 6.0, "{block}");
+        last = to;
+        let lines: Vec<&str> = lines.collect();
+        assert!(
+            (1..=2).contains(&lines.len()) && lines.iter().all(|line| line.chars().count() <= 42),
+            "{block}"
+        );
+        text.extend(lines);
+    }
+    (count, text.join(" "))
+}
+
+#[test]
+fn captions_are_short_and_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.wav");
+    voxtral_tests::program::long_wav(&file, 40);
+    let text = run([arg(&file)]).stdout;
+    let srt = run([arg(&file), "--output", "srt"]).stdout;
+    let vtt = run([arg(&file), "--output", "vtt"]).stdout;
+    assert!(vtt.starts_with("WEBVTT\n\n") && srt.starts_with("1\n"));
+    let (count, captioned) = captions(&srt, ',');
+    assert!(count > 5, "{count} captions in 40 s");
+    assert_eq!(captioned, text.trim_end());
+    assert_eq!(captions(&vtt, '.'), (count, captioned));
+    run([arg(&file), arg(&file), "--output", "srt"]).assert_refused(&["one input"]);
+}
+
+/// `[one|other]` where others are near enough, as in voxtral.c; the text is the same but for that.
+#[test]
+fn alternatives_are_shown_in_brackets() {
+    let (file, text) = clip(8);
+    assert_eq!(run([arg(&file), "--alt", "0"]).stdout.trim_end(), text);
+    let shown = run([arg(&file), "--alt", "0.999"]).stdout;
+    let mut plain = String::new();
+    for (i, part) in shown.trim_end().split('[').enumerate() {
+        let Some((choice, rest)) = part.split_once(']') else {
+            assert_eq!(i, 0);
+            plain += part;
+            continue;
+        };
+        assert!((2..=3).contains(&choice.split('|').count()), "{shown}");
+        plain += choice.split('|').next().unwrap();
+        plain += rest;
+    }
+    assert!(shown.contains('|'));
+    assert_eq!(plain, text);
+}
+
+/// A file has its name once it is whole; if that fails, what had the name before is still there.
+#[test]
+fn files_are_whole_or_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("text");
+    let (file, text) = clip(0);
+    fs::write(&to, "before").unwrap();
+    let mut running = Running::start(&["--stdin", "-o", arg(&to)]);
+    running.stdin().write_all(&raw(0)).unwrap();
+    assert_eq!(fs::read_to_string(&to).unwrap(), "before");
+    assert_eq!(running.end().code, Some(0));
+    assert_eq!(fs::read_to_string(&to).unwrap(), text.clone() + "\n");
+    let ran = run([arg(&file), "-o", arg(&to)]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing beside it");
+    run([arg(&file), "-o", "/none/text"]).assert_refused(&["/none/text"]);
+    let ran = fed(&["--stdin", "-o", "/dev/stdout", "--silent"], &raw(0), 65_536);
+    assert_eq!(ran.stdout, text + "\n");
+}
+
+/// What is shown of the work goes to standard error, in characters of the locale.
+#[test]
+fn the_monitor_speaks_the_locale() {
+    let (file, text) = clip(3);
+    for (locale, symbol) in [("C", "E"), ("en_GB.UTF-8", "▶")] {
+        let mut command = voxtral_tests::program::voxtral();
+        command
+            .env("LC_ALL", locale)
+            .args([arg(&file), "--monitor", "--silent"]);
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), text);
+        let shown = String::from_utf8(output.stderr).unwrap();
+        assert!(shown.contains(symbol) && (locale != "C" || shown.is_ascii()), "{shown}");
+    }
+}
