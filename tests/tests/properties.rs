@@ -61,5 +61,7 @@ fn any_sequence_of_calls_with_any_samples() {
         now[3] += u32::from(bench.now.tokens.len() > 10);
         seen.set(now);
     });
-    assert!(seen.get().iter().all(|&count| count > 0), "{:?}", seen.get());
+    if cases(400) >= 400 {
+        assert!(seen.get().iter().all(|&count| count > 0), "{:?}", seen.get());
+    }
 }
