@@ -2,17 +2,17 @@
 # Builds the firmware of tests/firmware, boots it on emulated boards with the small model in flash, and compares the
 # text with the expected one, and the hash of all logits with that of the same application on this machine.
 #
-#     ci/firmware.sh [BOARD...]     mps3-an547 (Cortex-M55), mps2-an500 (Cortex-M7); all if none is named
+#     ci/firmware.sh [BOARD...]     mps3-an547 (Cortex-M55), mps2-an500 (Cortex-M7), virt (64-bit Arm); all if none
 #
 # Prints a table of flash and RAM. Nothing in it is a time: the emulator counts instructions, not cycles.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 boards=("$@")
-[ $# -gt 0 ] || boards=(mps3-an547 mps2-an500)
+[ $# -gt 0 ] || boards=(mps3-an547 mps2-an500 virt)
 for board in "${boards[@]}"; do
     case $board in
-        mps3-an547 | mps2-an500) ;;
+        mps3-an547 | mps2-an500 | virt) ;;
         *) die "no such board: $board" ;;
     esac
 done
@@ -31,7 +31,7 @@ debian_ready() {
 
 has_targets() {
     local triple lib
-    for triple in thumbv8m.main-none-eabihf thumbv7em-none-eabihf; do
+    for triple in thumbv8m.main-none-eabihf thumbv7em-none-eabihf aarch64-unknown-none; do
         lib=$(rustc --print target-libdir --target "$triple" 2> /dev/null) && [ -d "$lib" ] || return 1
     done
 }
@@ -47,7 +47,8 @@ find_lld() {
     fi
 }
 
-need="firmware needs rustup target add thumbv8m.main-none-eabihf thumbv7em-none-eabihf, or Debian's Rust with its sources"
+need="firmware needs rustup target add thumbv8m.main-none-eabihf thumbv7em-none-eabihf aarch64-unknown-none, \
+or Debian's Rust with its sources"
 if ! has_targets; then
     if ! debian_ready; then
         can_install || cannot "$need"
@@ -60,27 +61,29 @@ if ! has_targets; then
         linker=$(find_lld)
     }
 fi
-if ! command -v qemu-system-arm > /dev/null; then
-    install_or_cannot qemu-system-arm -- "booting firmware needs qemu-system-arm"
+if ! command -v qemu-system-arm > /dev/null || ! command -v qemu-system-aarch64 > /dev/null; then
+    install_or_cannot qemu-system-arm -- "booting firmware needs qemu-system-arm and qemu-system-aarch64"
 fi
 if ! command -v nm > /dev/null || ! command -v readelf > /dev/null; then
     install_or_cannot binutils -- "looking into the images needs nm and readelf"
 fi
 command -v python3 > /dev/null || install_or_cannot python3 -- "reading the expected text needs python3"
 
-# build TRIPLE: the image and what goes into its flash, $out/TRIPLE.flash.
+# build DIRECTORY TRIPLE: the image and what goes into its flash, $out/TRIPLE.flash.
 build() {
-    cd "$root/tests/firmware/cortex-m"
-    export CARGO_TARGET_DIR=$out FLASH_IMAGE=$out/$1.flash
+    cd "$root/tests/firmware/$1"
+    export CARGO_TARGET_DIR=$out FLASH_IMAGE=$out/$2.flash
     if has_targets; then
-        cargo build --release --locked --target "$1"
+        cargo build --release --locked --target "$2"
     else
         unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN
         # build-std is unstable: this lets the stable compiler do it.
         export RUSTC_BOOTSTRAP=1
         export PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc
         export CARGO_TARGET_THUMBV8M_MAIN_NONE_EABIHF_LINKER=$linker CARGO_TARGET_THUMBV7EM_NONE_EABIHF_LINKER=$linker
-        /usr/bin/cargo build --release --locked -Zbuild-std=core --target "$1"
+        export CARGO_TARGET_AARCH64_UNKNOWN_NONE_LINKER=$linker
+        /usr/bin/cargo build --release --locked -Zbuild-std=core,compiler_builtins \
+            -Zbuild-std-features=compiler-builtins-mem --target "$2"
     fi
 }
 
@@ -99,23 +102,32 @@ largest() {
 allocators='__rust_(alloc|dealloc|realloc)|__r(g|dl)_|[^_a-z](malloc|calloc|realloc|free|aligned_alloc|posix_memalign|_?sbrk)$|[ <]alloc::'
 table=()
 
-# boot TRIPLE MACHINE ADDRESS: runs the image with its flash at the address, and looks at what it printed.
+# boot BOARD: builds its image, runs it with its flash filled, and looks at what it printed.
 boot() {
-    local triple=$1 machine=$2 address=$3 status=0 found
+    local board=$1 directory=cortex-m class=separate status=0 found triple address emulator
+    case $board in
+        mps3-an547) triple=thumbv8m.main-none-eabihf address=0x28000000 ;;
+        mps2-an500) triple=thumbv7em-none-eabihf address=0x60000000 ;;
+        virt) triple=aarch64-unknown-none address=0x04000000 directory=aarch64 class=fused ;;
+    esac
     local image=$out/$triple/release/speech log=$out/$triple.log
-    (build "$triple")
+    (build "$directory" "$triple")
     if found=$(nm -C "$image" | grep -E "$allocators"); then
         die "an allocator is linked into $image:"$'\n'"$found"
     fi
-    say "== $machine"
-    timeout "$patience" qemu-system-arm -M "$machine" -nographic -monitor none -serial none -icount shift=0,sleep=off \
-        -semihosting-config enable=on,target=native -kernel "$image" \
+    case $board in
+        virt) emulator=(qemu-system-aarch64 -cpu cortex-a53 -nodefaults -serial stdio -device "loader,file=$image,cpu-num=0") ;;
+        *) emulator=(qemu-system-arm -serial none -kernel "$image") ;;
+    esac
+    say "== $board"
+    timeout "$patience" "${emulator[@]}" -M "$board" -display none -monitor none -icount shift=0,sleep=off \
+        -semihosting-config enable=on,target=native \
         -device "loader,file=$out/$triple.flash,addr=$address,force-raw=on" < /dev/null > "$log" || status=$?
     cat "$log"
-    [ "$status" = 0 ] || die "$machine: status $status"
-    grep '\[logits' "$log" | sed 's/ \[logits.*//' | diff "$out/expected" - || die "$machine: the text is not the expected one"
-    grep '\[logits' "$log" | diff "$out/here" - || die "$machine: the logits are not those of the same kernels here"
-    table+=("$(printf '%-12s %9d %9d %9d %9d %9d %9d' "$machine" \
+    [ "$status" = 0 ] || die "$board: status $status"
+    grep '\[logits' "$log" | sed 's/ \[logits.*//' | diff "$out/expected" - || die "$board: the text is not the expected one"
+    grep '\[logits' "$log" | diff "$out/$class" - || die "$board: the logits are not those of the same class here"
+    table+=("$(printf '%-12s %9d %9d %9d %9d %9d %9d' "$board" \
         $(($(section "$image" .vector_table) + $(section "$image" .text) + $(section "$image" .rodata) \
             + $(section "$image" .data))) \
         "$(stat -c %s "$out/$triple.flash")" "$(largest state "$log")" "$(largest scratch "$log")" \
@@ -123,7 +135,7 @@ boot() {
 }
 
 mkdir -p "$out"
-clips=$(sed -n 's/^const CLIPS:.*= \[\(.*\)\];$/\1/p' "$root/tests/firmware/cortex-m/build.rs" | tr -d '",')
+clips=$(sed -n 's/^const CLIPS:.*= \[\(.*\)\];$/\1/p' "$root/tests/firmware/flash.rs" | tr -d '",')
 python3 - "$root/tests/nano/clips/expected.json" $clips > "$out/expected" << 'PYTHON'
 import json
 import sys
@@ -140,14 +152,13 @@ PYTHON
 )
 (
     cd "$root/tests/nano/clips"
-    "$out/release/examples/linux" "$root/host/nano" $clips > "$out/here"
+    for class in separate fused; do
+        "$out/release/examples/linux" "$class" "$root/host/nano" $clips > "$out/$class"
+    done
 )
 
 for board in "${boards[@]}"; do
-    case $board in
-        mps3-an547) boot thumbv8m.main-none-eabihf "$board" 0x28000000 ;;
-        mps2-an500) boot thumbv7em-none-eabihf "$board" 0x60000000 ;;
-    esac
+    boot "$board"
 done
 
 printf '%-12s %9s %9s %9s %9s %9s %9s\n' board code flash state scratch statics stack

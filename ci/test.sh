@@ -2,8 +2,8 @@
 # The test command, for people and CI alike: ci/test.sh
 #
 # Format, lints, documentation, tests, the oldest Rust, core linked for a microcontroller (without any way to panic in
-# what reads input), and kernels on emulated 64-bit Arm. Longer checks are by themselves: ci/fuzz.sh, ci/asan.sh,
-# ci/valgrind.sh.
+# what reads input), firmware booted on one emulated board, and kernels on emulated 64-bit Arm. Longer checks are by
+# themselves: ci/fuzz.sh, ci/asan.sh, ci/valgrind.sh, and ci/firmware.sh for all boards.
 #
 # What is missing is installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step that needs
 # more than Rust says so and is left out, unless CI is set: then it is an error.
@@ -79,6 +79,7 @@ step "format, firmware" cargo fmt --manifest-path tests/firmware/link/Cargo.toml
 step "format, firmware without panics" cargo fmt --manifest-path tests/firmware/no-panic/Cargo.toml --check
 step "format, firmware application" cargo fmt --manifest-path tests/firmware/app/Cargo.toml --check
 step "format, firmware for Cortex-M" cargo fmt --manifest-path tests/firmware/cortex-m/Cargo.toml --check
+step "format, firmware for 64-bit Arm" cargo fmt --manifest-path tests/firmware/aarch64/Cargo.toml --check
 step "format, fuzz targets" cargo fmt --manifest-path tests/fuzz/Cargo.toml --check
 step lints cargo clippy --release --workspace --all-targets -- -D warnings
 step documentation documentation
@@ -87,5 +88,6 @@ step tests cargo test --release --workspace
 step mistakes mistakes
 step msrv bash ci/msrv.sh
 step "bare metal" bash ci/link-cortexm.sh
+step firmware bash ci/firmware.sh mps3-an547
 step "64-bit Arm" bash ci/aarch64.sh
 report

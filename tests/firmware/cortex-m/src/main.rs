@@ -19,7 +19,9 @@ use voxtral_core::format::safetensors::Entry;
 use voxtral_core::kernels::Kernels;
 use voxtral_core::model::Slot;
 
-// BOARD, MEGAHERTZ, FLASH, FLASH_LEN and the ranges of WEIGHTS, PARAMS, TEKKEN and CLIPS in it.
+// BOARD and MEGAHERTZ, its clock.
+include!(concat!(env!("OUT_DIR"), "/board.rs"));
+// FLASH, FLASH_LEN and the ranges of WEIGHTS, PARAMS, TEKKEN and CLIPS in it.
 include!(concat!(env!("OUT_DIR"), "/flash.rs"));
 
 #[entry]

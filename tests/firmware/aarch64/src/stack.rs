@@ -1,0 +1,27 @@
+//! How deep the stack has been. `start.s` fills its memory with a pattern; what has lost it was in use.
+
+use core::ptr;
+
+const PAINT: u64 = 0xCCCC_CCCC_CCCC_CCCC;
+
+unsafe extern "C" {
+    /// The word past the first word of the stack: it grows downwards.
+    static stack_start: u64;
+    /// The last word that it may grow to: statics are below.
+    static stack_end: u64;
+}
+
+/// Bytes of the stack at its deepest.
+pub fn used() -> usize {
+    let (start, mut word) = (&raw const stack_start, &raw const stack_end);
+    // SAFETY: all words between the two are RAM that belongs to the stack.
+    while word < start && unsafe { ptr::read_volatile(word) } == PAINT {
+        word = word.wrapping_add(1);
+    }
+    start as usize - word as usize
+}
+
+/// Bytes that there are for it: all RAM that no static takes.
+pub fn size() -> usize {
+    &raw const stack_start as usize - &raw const stack_end as usize
+}
