@@ -45,16 +45,6 @@ impl<'a> Linear<'a> {
         self.bias.map(|bias| bias.element(row))
     }
 
-    /// The biases of a panel of `rows` weight rows, `first` and every `step`-th after it.
-    pub(super) fn panel_bias(&self, first: usize, step: usize, rows: usize) -> Option<[f32; PANEL]> {
-        let bias = self.bias?;
-        let mut values = [0.0; PANEL];
-        for (i, value) in values.iter_mut().enumerate().take(rows) {
-            *value = bias.element(first + i * step);
-        }
-        Some(values)
-    }
-
     /// Turns a dot product into an output.
     #[inline(always)]
     pub(super) fn finish(&self, bias: Option<f32>, dot: f32, y: &mut f32) {

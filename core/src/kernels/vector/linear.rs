@@ -26,6 +26,15 @@ type Widened = MaybeUninit<[[f32; BLOCK]; PANEL]>;
 /// The lanes of a panel's rows for a group of columns, `[c][r]`; only those of the group are ever written and read.
 type Waiting<V> = MaybeUninit<[[V; PANEL]; GROUP]>;
 
+/// The biases of a panel of `rows` weight rows, `first` and every `step`-th after it.
+fn panel_bias(job: &Linear, first: usize, step: usize, rows: usize) -> Option<[f32; PANEL]> {
+    let mut values = [0.0; PANEL];
+    for (i, value) in values.iter_mut().enumerate().take(rows) {
+        *value = job.bias(first + i * step)?;
+    }
+    Some(values)
+}
+
 /// [`super::super::set::Set::linear`].
 ///
 /// # Safety
@@ -123,7 +132,7 @@ impl<'a> Panel<'a> {
             step,
             rows,
             weights: &job.weights().bytes()[first * stride..(last + 1) * stride],
-            bias: job.panel_bias(first, step, rows),
+            bias: panel_bias(job, first, step, rows),
         }
     }
 
