@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The ways in which a row can say that its code is reached, and where they are kept.
-const WAYS: [(&str, &str); 6] = [
+const WAYS: [(&str, &str); 7] = [
     ("bench", "tests/benches/kernels.rs"),
     ("guard", "tests/tests/guard.rs"),
     ("asan", "ci/asan.sh"),
     ("valgrind", "ci/valgrind.sh"),
     ("itself", "tests/tests/allocations.rs"),
     ("linked", "ci/link-cortexm.sh"),
+    ("booted", "ci/firmware.sh"),
 ];
 
 fn root() -> PathBuf {
