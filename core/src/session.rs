@@ -367,12 +367,12 @@ impl Session {
         self.silence = self.silence.saturating_sub(poured as u64);
     }
 
-    /// Appends `len` samples, which fit.
+    /// Appends `len` samples, which fit. The room that is written has exactly this length, as far as a compiler sees, too.
     fn buffer(&mut self, state: &mut State<&mut [f32]>, len: usize, write: impl FnOnce(&mut [f32])) {
-        let end = self.buffered.saturating_add(len);
-        if let Some(room) = state.samples.get_mut(self.buffered..end) {
+        let free = state.samples.get_mut(self.buffered..);
+        if let Some(room) = free.and_then(|free| free.get_mut(..len)) {
             write(room);
-            self.buffered = end;
+            self.buffered = self.buffered.saturating_add(len);
         }
     }
 
