@@ -24,11 +24,6 @@ out=$target/firmware
 # Seconds that one boot may take.
 patience=240
 
-debian_ready() {
-    [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] \
-        && [ -f "$(/usr/bin/rustc --print sysroot)/lib/rustlib/src/rust/library/core/src/lib.rs" ]
-}
-
 has_targets() {
     local triple lib
     for triple in thumbv8m.main-none-eabihf thumbv7em-none-eabihf aarch64-unknown-none; do
@@ -36,30 +31,10 @@ has_targets() {
     done
 }
 
-# rust-lld comes with rustup's toolchains; Debian's lld does as well.
-find_lld() {
-    local own
-    own=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
-    if [ -x "$own" ]; then
-        say "$own"
-    else
-        command -v rust-lld || command -v ld.lld
-    fi
-}
-
 need="firmware needs rustup target add thumbv8m.main-none-eabihf thumbv7em-none-eabihf aarch64-unknown-none, \
 or Debian's Rust with its sources"
 if ! has_targets; then
-    if ! debian_ready; then
-        can_install || cannot "$need"
-        # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
-        apt_install rustc-web cargo-web rust-web-src || apt_install rustc cargo rust-src || cannot "$need"
-        debian_ready || cannot "$need"
-    fi
-    linker=$(find_lld) || {
-        install_or_cannot lld -- "$need and lld"
-        linker=$(find_lld)
-    }
+    debian_bare_metal "$need"
 fi
 if ! command -v qemu-system-arm > /dev/null || ! command -v qemu-system-aarch64 > /dev/null; then
     install_or_cannot qemu-system-arm -- "booting firmware needs qemu-system-arm and qemu-system-aarch64"

@@ -80,3 +80,37 @@ install_or_cannot() {
     can_install || cannot "$* (Debian or Ubuntu, as root: apt-get install ${packages[*]})"
     apt_install "${packages[@]}" || cannot "$*: apt-get could not install ${packages[*]}"
 }
+
+debian_source() {
+    printf '%s/lib/rustlib/src/rust/library' "$(/usr/bin/rustc --print sysroot 2> /dev/null)"
+}
+
+debian_ready() {
+    [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -f "$(debian_source)/core/src/lib.rs" ]
+}
+
+# rust-lld comes with rustup's toolchains; Debian's lld does as well.
+find_lld() {
+    local own
+    own=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
+    if [ -x "$own" ]; then
+        say "$own"
+    else
+        command -v rust-lld || command -v ld.lld
+    fi
+}
+
+# debian_bare_metal NEED: Debian's Rust with its sources, and a linker for it in $linker; NEED says what is missing.
+debian_bare_metal() {
+    local need=$1
+    if ! debian_ready; then
+        can_install || cannot "$need"
+        # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
+        apt_install rustc-web cargo-web rust-web-src || apt_install rustc cargo rust-src || cannot "$need"
+        debian_ready || cannot "$need"
+    fi
+    linker=$(find_lld) || {
+        install_or_cannot lld -- "$need and lld"
+        linker=$(find_lld)
+    }
+}

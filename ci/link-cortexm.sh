@@ -19,37 +19,9 @@ has_target() {
     lib=$(rustc --print target-libdir --target "$triple" 2> /dev/null) && [ -d "$lib" ]
 }
 
-debian_ready() {
-    [ -x /usr/bin/cargo ] && [ -x /usr/bin/rustc ] && [ -f "$(debian_source)/core/src/lib.rs" ]
-}
-
-debian_source() {
-    printf '%s/lib/rustlib/src/rust/library' "$(/usr/bin/rustc --print sysroot 2> /dev/null)"
-}
-
-# rust-lld comes with rustup's toolchains; Debian's lld does as well.
-find_lld() {
-    local own
-    own=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
-    if [ -x "$own" ]; then
-        say "$own"
-    else
-        command -v rust-lld || command -v ld.lld
-    fi
-}
-
 need="linking for bare metal needs rustup target add $triple, or Debian's Rust with its sources"
 if ! has_target; then
-    if ! debian_ready; then
-        can_install || cannot "$need"
-        # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
-        apt_install rustc-web cargo-web rust-web-src || apt_install rustc cargo rust-src || cannot "$need"
-        debian_ready || cannot "$need"
-    fi
-    linker=$(find_lld) || {
-        install_or_cannot lld -- "$need and lld"
-        linker=$(find_lld)
-    }
+    debian_bare_metal "$need"
 fi
 
 # build NAME: the image of tests/firmware/NAME.
