@@ -202,7 +202,8 @@ impl Ears<'_, '_> {
             seconds(samples),
             seconds(self.samples)
         ));
-        // What was said before it is decided before it.
+        // What was said before it is heard, and decided before it.
+        self.end_of_audio()?;
         self.act(Gated::Closed)?;
         self.output.gap(seconds(self.samples), seconds(samples))?;
         self.transcriber.skip(samples);
@@ -211,10 +212,18 @@ impl Ears<'_, '_> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    /// Nothing follows, or nothing directly: what the gate holds back is heard.
+    fn end_of_audio(&mut self) -> Result<(), Error> {
         if let Some(mut gate) = self.gate.take() {
-            gate.finish(|gated| self.act(gated))?;
+            let ended = gate.finish(|gated| self.act(gated));
+            self.gate = Some(gate);
+            ended?;
         }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.end_of_audio()?;
         let (transcriber, output, mut watch) = self.parts();
         transcriber.finish_to(output, &mut watch)
     }
