@@ -32,6 +32,8 @@ const DEFAULT_CHUNK: usize = 25;
 const MAX_DELAY: usize = 15;
 /// The one longer delay, in positions (2400 ms).
 const LONG_DELAY: usize = 30;
+/// Most positions that can be decoded in one pass.
+pub const MAX_BATCH: usize = 8;
 
 /// What the caller chooses, beside the sizes of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,10 @@ pub struct Options {
     /// Most positions in one pass of encoder and prefill. More of them are faster for files, fewer answer sooner
     /// and need less memory; the result is the same, bit for bit.
     pub chunk: usize,
+    /// Most positions that are decoded in one pass where audio waits, 1 to [`MAX_BATCH`]: the tokens between are guessed
+    /// and then verified, so that a pass over the weights brings several tokens. The result is the same, bit for bit;
+    /// logits of so many positions need memory.
+    pub batch: usize,
     /// Positions that the decoder sees, the current one included, if fewer than the model's window: the KV cache is
     /// smaller by as much. Text may differ from the model's once the audio is longer than this.
     pub decoder_window: Option<usize>,
@@ -64,6 +70,7 @@ impl From<&Vocabulary> for Options {
             delay_tokens: vocabulary.delay_tokens,
             left_pad_tokens: vocabulary.left_pad_tokens,
             chunk: DEFAULT_CHUNK,
+            batch: MAX_BATCH,
             decoder_window: None,
             cache: CacheType::F32,
             stop_at_end_of_text: true,
@@ -103,6 +110,11 @@ pub enum LayoutError {
     },
     /// A chunk of no positions.
     EmptyChunk,
+    /// No position, or more than [`MAX_BATCH`], in one pass.
+    Batch {
+        /// What was asked for.
+        asked: usize,
+    },
     /// A decoder window of no positions, or of more than the model's.
     Window {
         /// What was asked for, in positions.
@@ -143,6 +155,12 @@ impl fmt::Display for LayoutError {
                 )
             }
             Self::EmptyChunk => f.write_str("a chunk needs at least one position"),
+            Self::Batch { asked } => {
+                write!(
+                    f,
+                    "{asked} positions cannot be decoded in one pass, take 1 to {MAX_BATCH}"
+                )
+            }
             Self::Window { asked, model } => {
                 write!(
                     f,
@@ -225,6 +243,9 @@ impl Layout {
         if options.chunk == 0 {
             return Err(LayoutError::EmptyChunk);
         }
+        if !(1..=MAX_BATCH).contains(&options.batch) {
+            return Err(LayoutError::Batch { asked: options.batch });
+        }
         let model_window = params.decoder.sliding_window;
         let decoder_window = options.decoder_window.unwrap_or(model_window);
         if !(1..=model_window).contains(&decoder_window) {
@@ -244,7 +265,7 @@ impl Layout {
             params: *params,
             options: *options,
             encoder_capacity: ring_capacity("encoder KV cache", params.encoder.sliding_window, frames)?,
-            decoder_capacity: ring_capacity("decoder KV cache", decoder_window, options.chunk)?,
+            decoder_capacity: ring_capacity("decoder KV cache", decoder_window, options.chunk.max(options.batch))?,
             state: 0,
             scratch: 0,
         };
@@ -316,7 +337,7 @@ impl Layout {
             Region::Scratch(Pass::Stem) => self.stem(&mut count, chunk).map(|_| ())?,
             Region::Scratch(Pass::Encoder) => self.encoder(&mut count, chunk).map(|_| ())?,
             Region::Scratch(Pass::Adapter) => self.adapter(&mut count, chunk).map(|_| ())?,
-            Region::Scratch(Pass::Decoder) => self.decoder(&mut count, chunk).map(|_| ())?,
+            Region::Scratch(Pass::Decoder) => self.decoder(&mut count, chunk.max(self.options.batch)).map(|_| ())?,
         }
         Ok(count.values)
     }
@@ -421,8 +442,8 @@ impl Layout {
     fn decoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<DecoderPass<C::Piece>, LayoutError> {
         let d = &self.params.decoder;
         let scratch = DecoderScratch {
-            logits: c.piece("logits", &[d.vocab_size])?,
-            last: c.piece("normed last position", &[d.dim])?,
+            logits: c.piece("logits", &[self.options.batch, d.vocab_size])?,
+            last: c.piece("normed last positions", &[self.options.batch, d.dim])?,
             rotations: c.piece("rotations", &[positions, d.head_dim])?,
             x: c.piece("residual stream", &[positions, d.dim])?,
         };
@@ -664,9 +685,11 @@ impl<'m> Memory<'m> {
         Ok((&mut self.state, encoder, scratch))
     }
 
-    /// The logits of the last decoder pass, while no other pass has used the scratch: they are its first piece.
-    pub(crate) fn logits(&self) -> Option<&[f32]> {
-        self.scratch.get(..self.layout.params.decoder.vocab_size)
+    /// Row `index` of the logits of the last decoder pass, while no other pass has used the scratch: they are its first
+    /// piece.
+    pub(crate) fn logits(&self, index: usize) -> Option<&[f32]> {
+        let rows = self.scratch.chunks_exact(self.layout.params.decoder.vocab_size);
+        rows.take(self.layout.options.batch).nth(index)
     }
 
     /// The state, and the scratch of a decoder pass over `positions`.

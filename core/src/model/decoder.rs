@@ -1,7 +1,6 @@
 //! The text decoder: audio embeddings plus token embeddings to logits.
 
 use super::cache::Cache;
-use super::probe::Stage;
 use super::weights::WeightsError;
 use super::{Pass, Place, Role, rotary};
 use crate::format::params::DecoderParams;
@@ -85,18 +84,15 @@ pub(crate) fn layers(
     Ok(())
 }
 
-/// Logits of the last row of `scratch.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
-pub(crate) fn head(
-    pass: &mut Pass,
-    position: u64,
-    scratch: &mut DecoderScratch<&mut [f32]>,
-) -> Result<(), WeightsError> {
-    let Pass { model, ops, probe } = pass;
+/// Logits of the last `n` rows of `scratch.x`, as the first `n` rows of `scratch.logits`: `RMSNorm(x) E^T`, the token
+/// embedding being the head.
+pub(crate) fn head(pass: &mut Pass, n: usize, scratch: &mut DecoderScratch<&mut [f32]>) -> Result<(), WeightsError> {
+    let Pass { model, ops, .. } = pass;
     let p = &model.params().decoder;
     let DecoderScratch { x, last, logits, .. } = scratch;
-    let x = &x[x.len() - p.dim..];
+    let (x, last) = (&x[x.len() - n * p.dim..], &mut last[..n * p.dim]);
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
+    let logits = &mut logits[..n * p.vocab_size];
     ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, logits);
-    probe.stage(Stage::Logits, position, logits);
     Ok(())
 }

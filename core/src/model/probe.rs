@@ -21,11 +21,25 @@ pub enum Stage {
     Logits,
 }
 
-/// Sees the values of every [`Stage`] as a session computes them.
+/// Sees the values of every [`Stage`] as a session computes them, and may have a say in what is decoded.
 pub trait Probe {
     /// `values` are whole rows, the first of them with number `first` (mel frame, encoder frame or decoder position,
     /// counted from the start of the padded audio).
     fn stage(&mut self, stage: Stage, first: u64, values: &[f32]);
+
+    /// The token that counts as decided at `position`, where the model says `id`: another one if the run is to follow
+    /// a given text, as when two models are compared.
+    fn decide(&mut self, position: u64, id: u32) -> u32 {
+        let _ = position;
+        id
+    }
+
+    /// The guess of the token at `position` that a pass over several positions goes on from, where the session guesses
+    /// `id`. It decides how much of the pass counts, and nothing else.
+    fn guess(&mut self, position: u64, id: u32) -> u32 {
+        let _ = position;
+        id
+    }
 }
 
 /// Looks at nothing.
