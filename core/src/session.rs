@@ -173,6 +173,8 @@ pub struct Session {
     /// Positions in all, once the end of the audio is known.
     end: Option<u64>,
     last_token: u32,
+    /// Positions that an encoder pass waits for.
+    gather: usize,
     /// Most positions of a decoder pass behind the prompt.
     batch: usize,
     guesses: Guesses,
@@ -242,6 +244,7 @@ impl Session {
             decoded: origin,
             end: None,
             last_token: 0,
+            gather: layout.options().chunk,
             batch: layout.options().batch,
             guesses: Guesses::new(layout.options().streaming_pad),
             batched: Batched::default(),
@@ -255,6 +258,8 @@ impl Session {
     /// After an error that only a reset ends nothing of the model is kept, its conditioning included.
     pub fn reset(&mut self) {
         *self = Self {
+            gather: self.gather,
+            batch: self.batch,
             model: if self.failed.is_none() { self.model } else { None },
             ..Self::begin(&self.layout, self.schedule)
         };
@@ -295,6 +300,22 @@ impl Session {
     /// room for: fewer where guesses fail, or where text is to come as evenly as audio does. It changes no result.
     pub fn set_batch(&mut self, most: usize) {
         self.batch = most.clamp(1, self.layout.options().batch);
+    }
+
+    /// From now on an encoder pass waits for so many positions of audio (at least 1, no more than a chunk, which is
+    /// what it waits for in the beginning), and then takes all that are there, up to a chunk. It changes no result.
+    pub fn set_gather(&mut self, positions: usize) {
+        self.gather = positions.clamp(1, self.layout.options().chunk);
+    }
+
+    /// See [`Session::set_gather`].
+    pub fn gather(&self) -> usize {
+        self.gather
+    }
+
+    /// See [`Session::set_batch`].
+    pub fn batch(&self) -> usize {
+        self.batch
     }
 
     /// Says that no more samples come: the utterance is padded and decoded to its last position. Once is enough;
@@ -485,17 +506,19 @@ impl Session {
         })
     }
 
-    /// Positions of the next encoder pass: a whole chunk, or at the end and at a flush what is left; 0 if samples are missing.
+    /// Positions of the next encoder pass: all whose samples are there, up to a chunk, once enough are gathered; at the
+    /// end and at a flush, once all that are left are. 0 if samples are missing.
     fn positions_ready(&self) -> Result<usize, SessionError> {
         let chunk = self.layout.options().chunk;
         let until = self.end.or(Some(self.flush_to).filter(|&to| to > self.encoded));
         let left = until.map_or(u64::MAX, |end| end.saturating_sub(self.encoded));
-        let positions = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
-        Ok(if self.buffered >= window_samples(positions)? {
-            positions
-        } else {
-            0
-        })
+        let most = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
+        let wanted = if until.is_some() { most } else { self.gather };
+        if self.buffered < window_samples(wanted)? {
+            return Ok(0);
+        }
+        let there = self.buffered.saturating_sub(window_samples(0)?) / SAMPLES_PER_POSITION;
+        Ok(there.min(most))
     }
 
     fn condition(

@@ -32,6 +32,7 @@ pub mod kernels;
 mod map;
 mod model;
 mod onset;
+mod pacing;
 mod pool;
 mod recognise;
 mod shards;

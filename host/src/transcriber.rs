@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use voxtral_core::kernels::{Executor, Kernels};
-use voxtral_core::layout::{Layout, Memory, Options};
+use voxtral_core::layout::{Layout, Memory, Options, SAMPLES_PER_POSITION};
 use voxtral_core::model::{NoProbe, Probe};
 use voxtral_core::session::{Session, Step};
 
 use crate::error::Error;
 use crate::kernels;
 use crate::model::Model;
+use crate::pacing::Pace;
 use crate::text::Text;
 use crate::timings::{Progress, Timings};
 
@@ -82,6 +83,11 @@ struct Engine<'m> {
     interrupt: Option<&'m AtomicBool>,
     /// Samples of the caller's audio that were left out.
     skipped: u64,
+    pace: Pace,
+    /// Samples that wait for the text to get so far behind before passes get wider than one position, and those that
+    /// wait outside of the session.
+    patience: u64,
+    behind: u64,
 }
 
 impl<'m> Transcriber<'m> {
@@ -103,6 +109,9 @@ impl<'m> Transcriber<'m> {
                 timings: Timings::default(),
                 interrupt: None,
                 skipped: 0,
+                pace: Pace::default(),
+                patience: 0,
+                behind: 0,
             },
             text: Text::new(model),
         })
@@ -111,6 +120,22 @@ impl<'m> Transcriber<'m> {
     /// Computes with other kernels than those that [`kernels::choose`] found.
     pub fn set_kernels(&mut self, kernels: Kernels) {
         self.engine.kernels = kernels;
+    }
+
+    /// See [`Session::set_gather`].
+    pub fn set_gather(&mut self, positions: usize) {
+        self.engine.session.set_gather(positions);
+    }
+
+    /// How far the text may fall behind the audio, in samples, before more than one position is decoded in a pass (see
+    /// [`Options::batch`]); 0 in the beginning: as soon as two wait.
+    pub fn set_max_lag(&mut self, samples: u64) {
+        self.engine.patience = samples;
+    }
+
+    /// Says that so many samples wait to be pushed: the text is behind by these, too.
+    pub fn set_behind(&mut self, samples: u64) {
+        self.engine.behind = samples;
     }
 
     /// Between two steps looks at `flag`, and ends with [`Error::Interrupted`] once it is set.
@@ -229,6 +254,7 @@ impl<'m> Transcriber<'m> {
         self.engine.session.reset();
         self.engine.timings = Timings::default();
         self.engine.skipped = 0;
+        self.engine.behind = 0;
     }
 
     /// Whether the model ended the text; further audio is not listened to.
@@ -266,9 +292,20 @@ impl Engine<'_> {
             if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
                 return Err(Error::Interrupted);
             }
-            let (before, start) = (Progress::of(&self.session), Instant::now());
+            let before = Progress::of(&self.session);
+            // The position that is decoded next is not late yet.
+            let waiting = (before.encoded - before.decoded).saturating_sub(1);
+            let late = self.behind + waiting * SAMPLES_PER_POSITION as u64;
+            let batch = if late > self.patience { self.pace.width() } else { 1 };
+            self.session.set_batch(batch);
+            let width = before.width(&self.session);
+            let start = Instant::now();
             let step = self.session.step_probed(&model, &mut memory, self.executor, probe)?;
-            self.timings.add(before, &self.session, step, start.elapsed());
+            let time = start.elapsed();
+            if self.timings.add(before, &self.session, step, time) {
+                let counted = Progress::of(&self.session).decoded - before.decoded;
+                self.pace.learn(width, counted as usize, time);
+            }
             match step {
                 Step::Token(token) => listener.token(&Decided {
                     id: token.id,

@@ -292,6 +292,28 @@ fn forced_tokens_are_followed() {
     assert!(runs.iter().all(|run| *run == runs[0]));
 }
 
+/// An encoder pass waits for what is gathered and takes what is there: fewer passes, the same bits.
+#[test]
+fn gathering_changes_no_bit() {
+    let engine = Engine::nano();
+    let samples = &goldens::clips()[0].samples;
+    let expected = one_by_one(&engine, &engine.options(6), samples);
+    for gather in [0, 1, 3, 24, 25, 1000] {
+        let mut watch = Watch::default();
+        drive(
+            &engine,
+            &engine.options(6),
+            samples,
+            &mut watch,
+            |step, session, _, _| {
+                session.set_gather(gather + step % 2);
+                assert!((1..=25).contains(&session.gather()));
+            },
+        );
+        assert_eq!(watch.hash.value(), expected.hash, "{gather}");
+    }
+}
+
 #[test]
 fn impossible_widths_are_refused() {
     let engine = Engine::nano();

@@ -92,8 +92,11 @@ impl Hearing<'_> {
     ) -> Result<(), Error> {
         interrupt::let_work_end();
         let capture = Capture::begin(open);
-        let chunk = self.transcriber.layout().options().chunk;
-        let least = if chunk == 1 { LOOK_AHEAD } else { WORTH };
+        let least = if self.transcriber.session().gather() == 1 {
+            LOOK_AHEAD
+        } else {
+            WORTH
+        };
         let mut samples = Vec::new();
         self.hear(name, Instant::now(), |ears| {
             loop {
@@ -101,13 +104,15 @@ impl Hearing<'_> {
                 let patience = if interrupted { Duration::ZERO } else { PATIENCE };
                 match capture.take(&mut samples, least, patience)? {
                     Taken::Samples { lost } => {
+                        ears.transcriber.set_behind(capture.waiting() as u64);
                         ears.push(&samples)?;
                         ears.lose(lost)?;
                     }
                     Taken::Nothing => {}
                     Taken::End => return Ok(()),
                 }
-                ears.monitor.numbers(ears.samples, capture.waiting());
+                let timings = ears.transcriber.timings();
+                ears.monitor.numbers(ears.samples, capture.waiting(), timings);
                 if interrupted {
                     return Ok(());
                 }

@@ -8,6 +8,9 @@ use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::layout::MS_PER_POSITION;
 use voxtral_core::model::Stage;
 
+use super::report;
+use crate::timings::Timings;
+
 /// Seconds between two lines of numbers.
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -74,15 +77,16 @@ impl Monitor {
         self.tell(format_args!("({:.1}s skipped)", seconds(skipped)));
     }
 
-    /// From time to time: real-time factor of the steps, and audio that waits. `samples` are those of the audio so
+    /// From time to time: real-time factor of the steps, audio that waits, positions per pass. `samples` are those of the audio so
     /// far.
-    pub(super) fn numbers(&mut self, samples: u64, waiting: usize) {
+    pub(super) fn numbers(&mut self, samples: u64, waiting: usize, timings: &Timings) {
         if self.symbols.is_none() || self.told.elapsed() < EVERY {
             return;
         }
         let heard = seconds(samples.saturating_sub(self.told_samples));
         let factor = self.busy.as_secs_f64() / heard.max(1e-3);
-        self.tell(format_args!(" {factor:.2}x, {:.1}s behind\n", seconds(waiting as u64)));
+        let (behind, passes) = (seconds(waiting as u64), report::passes(timings));
+        self.tell(format_args!(" {factor:.2}x, {behind:.1}s behind, {passes}\n"));
         (self.told, self.told_samples, self.busy) = (Instant::now(), samples, Duration::ZERO);
     }
 

@@ -69,6 +69,10 @@ pub(super) struct SessionOptions {
     /// answer sooner; the text is the same [default: 25]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
+    /// Most positions of 80 ms that are decoded in one pass where audio waits, 1 to 8: tokens between are guessed and
+    /// verified, which is faster; the text is the same [default: 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    batch: Option<usize>,
     /// How the keys and values of past positions are kept: bf16 takes half the memory of f32, and the text may differ
     #[arg(long, value_name = "TYPE", value_enum, default_value = "f32")]
     cache: Cache,
@@ -106,6 +110,9 @@ impl SessionOptions {
         }
         if let Some(chunk) = self.chunk {
             options.chunk = chunk;
+        }
+        if let Some(batch) = self.batch {
+            options.batch = batch;
         }
         options.cache = self.cache.into();
         let own = model.params().decoder.sliding_window;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::format::wav::Encoding;
-use voxtral_core::layout::MS_PER_POSITION;
+use voxtral_core::layout::{MAX_BATCH, MS_PER_POSITION};
 
 use super::console::Console;
 use super::hear::Hearing;
@@ -26,6 +27,8 @@ const STDIN: &str = "-";
 
 /// Most seconds of `-I`.
 const LONGEST_INTERVAL: f32 = 60.0;
+/// Most milliseconds that text can be allowed to lag.
+const LONGEST_LAG: f32 = 60_000.0;
 
 /// Transcribe audio files, or live audio; also what is done without a command
 #[derive(Args, Debug)]
@@ -62,6 +65,9 @@ pub(super) struct Transcribe {
     /// Write to a file, which is there once it is whole, instead of standard output
     #[arg(short = 'o', value_name = "FILE")]
     to: Option<PathBuf>,
+    /// How far the text may fall behind the audio before several positions are decoded in one pass (see --batch)
+    #[arg(long, value_name = "MS", value_parser = lag, default_value = "0", hide_default_value = true)]
+    max_lag: f32,
     /// Print nothing but the text and errors
     #[arg(long)]
     silent: bool,
@@ -158,6 +164,14 @@ fn interval(text: &str) -> Result<f32, String> {
     )
 }
 
+fn lag(text: &str) -> Result<f32, String> {
+    number(
+        text,
+        |value| (0.0..=LONGEST_LAG).contains(&value),
+        "a number of milliseconds from 0 to 60000",
+    )
+}
+
 fn positive(text: &str) -> Result<f32, String> {
     number(
         text,
@@ -216,12 +230,20 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     let model = args.model.open(&console)?;
     let opened = start.elapsed();
     let mut options = args.session.of(&model, &console)?;
+    let mut gather = None;
     if let Some(seconds) = args.interval {
-        options.chunk = ((seconds * 1e3 / MS_PER_POSITION as f32).round() as usize).max(1);
+        let gathered = ((seconds * 1e3 / MS_PER_POSITION as f32).round() as usize).max(1);
+        gather = Some(gathered);
+        // Room for wide passes at the end, and where text is behind.
+        options.chunk = gathered.max(MAX_BATCH);
     }
     options.stop_at_end_of_text = !args.is_live();
     let pool = args.threads.pool();
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
+    if let Some(positions) = gather {
+        transcriber.set_gather(positions);
+    }
+    transcriber.set_max_lag((args.max_lag * SAMPLE_RATE as f32 / 1e3) as u64);
     if !args.is_live() {
         transcriber.set_interrupt(interrupt::flag());
     }
