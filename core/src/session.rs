@@ -396,6 +396,11 @@ impl Session {
         self.decoded
     }
 
+    /// Tokens that have been decided and that the next steps give out, without other work.
+    pub fn tokens_waiting(&self) -> usize {
+        self.batched.len.saturating_sub(self.batched.told)
+    }
+
     /// Positions that went through the encoder so far, padding included.
     pub fn positions_encoded(&self) -> u64 {
         self.encoded

@@ -289,7 +289,8 @@ impl Engine<'_> {
         let model = self.model.view().with_kernels(self.kernels);
         let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
         loop {
-            if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            let interrupted = self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed));
+            if interrupted && self.session.tokens_waiting() == 0 {
                 return Err(Error::Interrupted);
             }
             let before = Progress::of(&self.session);
