@@ -45,7 +45,7 @@ fn timings_count_every_position_under_its_kind() {
                 session.positions_decoded()
             );
             assert!(timings.decoder.passes <= timings.decoder.positions);
-            assert_eq!(batch > 1, timings.guessed > 0);
+            assert!(batch > 1 || timings.guessed == 0);
             assert!(timings.guessed_right() <= timings.guessed);
             assert!(timings.total() <= wall, "{timings:?} in {wall:?}");
             for spent in [&timings.encoder, &timings.prefill, &timings.decoder] {
@@ -64,8 +64,11 @@ struct SetAt<'a> {
 impl Probe for SetAt<'_> {
     fn stage(&mut self, stage: Stage, _first: u64, _values: &[f32]) {
         if stage == Stage::Logits {
-            self.token -= 1;
-            self.flag.store(self.token == 0, Ordering::Relaxed);
+            // A pass that has begun goes on to its end.
+            if let Some(left) = self.token.checked_sub(1) {
+                self.token = left;
+                self.flag.store(left == 0, Ordering::Relaxed);
+            }
         }
     }
 }
