@@ -304,6 +304,13 @@ impl Layout {
             .unwrap_or(self.params.decoder.sliding_window)
     }
 
+    /// Values that the convolutions carry from one pass to the next.
+    pub(crate) fn carried_len(&self) -> usize {
+        KEPT_MEL_FRAMES
+            .saturating_mul(MEL_BINS)
+            .saturating_add(KEPT_CONV0_FRAMES.saturating_mul(self.params.encoder.dim))
+    }
+
     /// Positions that the decoder's KV cache holds: its window and the widest pass.
     pub fn decoder_capacity(&self) -> usize {
         self.decoder_capacity

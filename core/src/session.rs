@@ -12,12 +12,14 @@
 
 mod guess;
 mod schedule;
+mod silence;
 mod timeline;
 
 use core::fmt;
 
 use guess::Guesses;
 pub use schedule::Schedule;
+pub use silence::SilenceError;
 use timeline::Timeline;
 
 use crate::audio::{HOP, LogMel, MEL_BINS, WINDOW};
@@ -316,6 +318,43 @@ impl Session {
     /// See [`Session::set_batch`].
     pub fn batch(&self) -> usize {
         self.batch
+    }
+
+    /// Positions that no audio reaches, for they lie in the left pad: every utterance begins with the same.
+    pub fn silent_positions(layout: &Layout) -> u64 {
+        silence::positions(layout)
+    }
+
+    /// Lets the next steps compute the positions that no audio reaches without waiting for any, until
+    /// [`Step::NeedAudio`]: while nobody speaks yet. After samples were fed it does nothing.
+    pub fn prime(&mut self) {
+        if self.fed == 0 && self.schedule.origin() == 0 && self.end.is_none() {
+            self.flush_to = self.flush_to.max(silence::positions(&self.layout));
+        }
+    }
+
+    /// Bytes of [`Session::save_silence`].
+    pub fn silence_len(layout: &Layout) -> usize {
+        silence::len(layout)
+    }
+
+    /// Writes what the positions that no audio reaches left in the state, right after they were
+    /// [computed](Session::prime): the start of every utterance with this model, these options and kernels of this class.
+    ///
+    /// # Errors
+    /// [`SilenceError::Place`] if the session is elsewhere, [`SilenceError::Length`] unless `bytes` are
+    /// [`Session::silence_len`] long, [`SilenceError::OtherMemory`].
+    pub fn save_silence(&self, model: &Model, memory: &mut Memory, bytes: &mut [u8]) -> Result<(), SilenceError> {
+        silence::save(self, model, memory, bytes)
+    }
+
+    /// Starts behind the positions that no audio reaches, whose result is in `bytes`. The session is at its start: new,
+    /// or reset. All that follows has the bits that computing them would have given.
+    ///
+    /// # Errors
+    /// [`SilenceError`]; then nothing has changed.
+    pub fn restore_silence(&mut self, model: &Model, memory: &mut Memory, bytes: &[u8]) -> Result<(), SilenceError> {
+        silence::restore(self, model, memory, bytes)
     }
 
     /// Says that no more samples come: the utterance is padded and decoded to its last position. Once is enough;
