@@ -2,9 +2,17 @@
 
 use super::Matrix;
 
-/// Rows of weights that kernels take together. Pieces of work come in multiples of it, so that only the last panel
-/// has fewer.
-pub(super) const PANEL: usize = 16;
+/// Most columns that count as few: reading the weights takes about as long as using them.
+pub(super) const FEW: usize = 8;
+
+/// Rows of weights that kernels take together, for `n` columns. Pieces of work come in multiples of it, so that only
+/// the last one has a remainder.
+pub(super) const fn panel(n: usize) -> usize {
+    match n {
+        2..=FEW => 24,
+        _ => 16,
+    }
+}
 
 /// `y[i] = W x[i] (+ b)` or `y[i] += W x[i] (+ b)`, of shapes that agree.
 pub(super) struct Linear<'a> {
