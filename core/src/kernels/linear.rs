@@ -8,10 +8,7 @@ pub(super) const FEW: usize = 8;
 /// Rows of weights that kernels take together, for `n` columns. Pieces of work come in multiples of it, so that only
 /// the last one has a remainder.
 pub(super) const fn panel(n: usize) -> usize {
-    match n {
-        2..=FEW => 24,
-        _ => 16,
-    }
+    if n <= FEW { 48 } else { 16 }
 }
 
 /// `y[i] = W x[i] (+ b)` or `y[i] += W x[i] (+ b)`, of shapes that agree.

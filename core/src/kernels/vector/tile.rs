@@ -166,7 +166,8 @@ unsafe fn rest_of_tile<V: Vector, E: Load<V>, const R: usize, const C: usize>(
     *lanes = sums;
 }
 
-/// The products of elements `k..k + 8`. What there is less of, rows or columns, waits in registers for the other.
+/// The products of elements `k..k + 8`. Weights wait in registers for the columns if there is room for them beside the
+/// sums and a column, of 16 registers in all; else columns wait for the weights.
 ///
 /// # Safety
 /// They can be read of each of `R` rows `w` and `C` columns `x`; the machine has the set.
@@ -179,7 +180,7 @@ unsafe fn eight<V: Vector, E: Load<V>, const R: usize, const C: usize>(
 ) {
     // SAFETY: by the caller.
     unsafe {
-        if R < C {
+        if R * C + R < 16 {
             let mut ws = [V::zero(); R];
             for r in 0..R {
                 ws[r] = E::load(w.start.add(r * w.stride + k * E::UNITS));

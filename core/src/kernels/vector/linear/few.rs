@@ -16,7 +16,7 @@ use super::fetch_lines;
 const STREAMS: usize = 3;
 /// Most tiles that use a block of columns one after the other, a multiple of 8.
 const TILES: usize = 16;
-/// Values of a block of columns: half of the smallest first level of caches.
+/// Most values of a block of columns: half of the smallest first level of caches.
 const PACKED: usize = 4096;
 
 /// A block of all columns, as [`Columns::in_turn`]; only what is packed is ever read.
@@ -83,7 +83,9 @@ impl Group<'_> {
         let rows = &weights.bytes()[self.first * stride..(self.first + STREAMS * self.tiles) * stride];
         let packed = packed.as_mut_ptr().cast::<f32>();
         let waiting = waiting.as_mut_ptr().cast::<V>();
-        let block = PACKED / n / 32 * 32;
+        // Blocks of about one size: what one fetches for the next is just that.
+        let most = PACKED / n / 32 * 32;
+        let block = cols.div_ceil(cols.div_ceil(most).max(1)).next_multiple_of(32).max(32);
         // SAFETY: a block of all columns fits into `packed`, and is packed before it is used; the lanes of the group
         // fit into `waiting`, and are set before they are used. Rows and elements are in `rows` by the bounds of the
         // loops, and columns `c..c + C` exist by their conditions.

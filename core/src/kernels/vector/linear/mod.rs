@@ -19,8 +19,13 @@ use super::tile::{Columns, Load, Strided, fetching_tile, reduced, tile};
 
 /// Most rows of a panel.
 const MOST: usize = 16;
+/// Rows of weights that one column takes together.
+const STREAMS: usize = 6;
+/// Rows that one column passes before it goes on: each stream is long enough to be recognised by the processor, and,
+/// where rows are whole multiples of 512 bytes, all of them cross pages of memory at once, which is faster here.
+const REGION: usize = 24 * STREAMS;
 /// Bytes that weights are fetched ahead of their use, for one column.
-const AHEAD: usize = 256;
+const AHEAD: usize = 384;
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
@@ -42,7 +47,13 @@ pub(in super::super) unsafe fn linear<V: Vector>(job: &Linear, band: &mut Band) 
     // SAFETY: by the caller.
     unsafe {
         match band.height() {
-            1 => with_storage!(job.weights().storage(), E => one_column::<V, E>(job, band)),
+            1 => {
+                for row in (0..band.width()).step_by(REGION) {
+                    let rows = row..band.width().min(row + REGION);
+                    let mut region = band.part(0..1, rows);
+                    with_storage!(job.weights().storage(), E => one_column::<V, E>(job, &mut region));
+                }
+            }
             2..=FEW => with_storage!(job.weights().storage(), E => few::columns::<V, E>(job, band)),
             _ => many::columns::<V>(job, band),
         }
@@ -57,33 +68,35 @@ fn fetch_lines<V, E: Load<V, Unit = u8>>(row: *const u8, k: usize, fetch: impl F
     }
 }
 
-/// The outputs of the only column, 8 rows at a time, as far apart as the band allows.
+/// The outputs of the only column, [`STREAMS`] rows at a time, as far apart as the band allows.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
 unsafe fn one_column<V: Vector, E: Load<V, Unit = u8>>(job: &Linear, band: &mut Band) {
     let cols = job.weights().cols();
-    for panel in Panels::new(job, band, 8, true) {
+    for panel in Panels::new(job, band, STREAMS, true) {
         let x = Columns::apart(panel.inputs(0, 0));
-        // SAFETY: 8 rows, or row `r`, are in the panel, and `cols` elements long like the input.
+        // SAFETY: all rows, or row `r`, are in the panel, and `cols` elements long like the input.
         unsafe {
-            let mut lanes = [[V::zero(); 8]];
-            if panel.rows == 8 {
+            let mut lanes = [V::zero(); 8];
+            if panel.rows == STREAMS {
                 let w = panel.strided::<E, V>(0, 0);
-                fetching_tile::<V, E, 8, 1>(w, x, cols, &mut lanes, |k| {
-                    for r in 0..8 {
+                let mut sums = [[V::zero(); STREAMS]];
+                fetching_tile::<V, E, STREAMS, 1>(w, x, cols, &mut sums, |k| {
+                    for r in 0..STREAMS {
                         fetch_lines::<V, E>(w.start.wrapping_add(r * w.stride + AHEAD), k, V::fetch);
                     }
                 });
+                lanes[..STREAMS].copy_from_slice(&sums[0]);
             } else {
-                for r in 0..panel.rows {
+                for (r, lanes) in lanes.iter_mut().enumerate().take(panel.rows) {
                     let mut one = [[V::zero()]];
                     tile::<V, E, 1, 1>(panel.strided::<E, V>(r, 0), x, cols, &mut one);
-                    lanes[0][r] = one[0][0];
+                    *lanes = one[0][0];
                 }
             }
-            panel.finish(band, 0, 0, &reduced(lanes[0]));
+            panel.finish(band, 0, 0, &reduced(lanes));
         }
     }
 }
