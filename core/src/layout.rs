@@ -48,6 +48,9 @@ pub struct Options {
     pub decoder_window: Option<usize>,
     /// How both KV caches are stored. bfloat16 takes half of the memory, and logits differ a little.
     pub cache: CacheType,
+    /// Whether the logits of each token are kept, for [`Session::logits`](crate::session::Session::logits) and for
+    /// probes. Tokens are the same without.
+    pub logits: bool,
     /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
     pub stop_at_end_of_text: bool,
     /// Id that begins the prompt.
@@ -66,6 +69,7 @@ impl From<&Vocabulary> for Options {
             chunk: DEFAULT_CHUNK,
             decoder_window: None,
             cache: CacheType::F32,
+            logits: true,
             stop_at_end_of_text: true,
             bos: vocabulary.bos,
             eos: vocabulary.eos,
@@ -421,12 +425,20 @@ impl Layout {
     fn decoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<DecoderPass<C::Piece>, LayoutError> {
         let d = &self.params.decoder;
         let scratch = DecoderScratch {
-            logits: c.piece("logits", &[d.vocab_size])?,
+            logits: c.piece("logits", &[self.logits_len()])?,
             last: c.piece("normed last position", &[d.dim])?,
             rotations: c.piece("rotations", &[positions, d.head_dim])?,
             x: c.piece("residual stream", &[positions, d.dim])?,
         };
         Ok((scratch, layer(c, positions, d.dim, decoder::heads(d), d.hidden_dim)?))
+    }
+
+    fn logits_len(&self) -> usize {
+        if self.options.logits {
+            self.params.decoder.vocab_size
+        } else {
+            0
+        }
     }
 
     fn frames(&self, positions: usize) -> Result<usize, LayoutError> {
@@ -505,11 +517,13 @@ impl Carve for Count<'_> {
         if self.values > const { isize::MAX.unsigned_abs() / size_of::<f32>() } {
             return Err(LayoutError::TooLarge { name });
         }
-        (self.show)(Item {
-            region: self.region,
-            name,
-            values,
-        });
+        if values > 0 {
+            (self.show)(Item {
+                region: self.region,
+                name,
+                values,
+            });
+        }
         Ok(())
     }
 }
@@ -664,9 +678,12 @@ impl<'m> Memory<'m> {
         Ok((&mut self.state, encoder, scratch))
     }
 
-    /// The logits of the last decoder pass, while no other pass has used the scratch: they are its first piece.
+    /// The logits of the last decoder pass, if they are kept, and while no other pass has used the scratch: they are
+    /// its first piece.
     pub(crate) fn logits(&self) -> Option<&[f32]> {
-        self.scratch.get(..self.layout.params.decoder.vocab_size)
+        self.scratch
+            .get(..self.layout.logits_len())
+            .filter(|logits| !logits.is_empty())
     }
 
     /// The state, and the scratch of a decoder pass over `positions`.

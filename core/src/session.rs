@@ -366,7 +366,7 @@ impl Session {
     }
 
     /// The logits that the last token was decided by, right after [`Step::Token`]; `None` after other calls of
-    /// [`Session::step`].
+    /// [`Session::step`], and where the layout keeps none.
     pub fn logits<'a>(&self, memory: &'a Memory) -> Option<&'a [f32]> {
         (self.has_logits && memory.layout == self.layout)
             .then(|| memory.logits())
@@ -573,8 +573,7 @@ impl Session {
             self.decoded = end;
             return Ok(Step::Worked);
         }
-        model::decoder::head(&mut pass, last, &mut decoder)?;
-        let Some(id) = pass.ops.argmax(decoder.logits) else {
+        let Some(id) = model::decoder::head(&mut pass, last, &mut decoder)? else {
             return Err(SessionError::NotANumber {
                 stage: Stage::Logits,
                 position: last,

@@ -33,6 +33,11 @@ impl<'a> Linear<'a> {
         fits.then_some(Self { w, bias, x, onto })
     }
 
+    /// The same for some rows of the weights, without the bias.
+    pub(super) fn of_rows<'b>(&'b self, w: &'b Matrix<'b>) -> Linear<'b> {
+        Linear { w, bias: None, ..*self }
+    }
+
     /// The weights.
     pub(super) fn weights(&self) -> &'a Matrix<'a> {
         self.w

@@ -127,19 +127,4 @@ impl<'a> Ops<'a> {
             }
         }
     }
-
-    /// Index of the largest value, the lowest of equals; `None` if any is NaN, or if there are none.
-    pub fn argmax(&self, x: &[f32]) -> Option<usize> {
-        let mut best = 0;
-        let mut largest = *x.first()?;
-        for (i, &value) in x.iter().enumerate() {
-            if value.is_nan() {
-                return None;
-            }
-            if value > largest {
-                (best, largest) = (i, value);
-            }
-        }
-        Some(best)
-    }
 }

@@ -85,18 +85,26 @@ pub(crate) fn layers(
     Ok(())
 }
 
-/// Logits of the last row of `scratch.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
+/// The token that follows the last row of `scratch.x`, at `position`: the largest of the logits `RMSNorm(x) E^T`, the
+/// token embedding being the head. `None` if a logit is NaN. Where the layout has no room for logits, they are nowhere
+/// stored, and the probe sees none.
 pub(crate) fn head(
     pass: &mut Pass,
     position: u64,
     scratch: &mut DecoderScratch<&mut [f32]>,
-) -> Result<(), WeightsError> {
+) -> Result<Option<usize>, WeightsError> {
     let Pass { model, ops, probe } = pass;
     let p = &model.params().decoder;
     let DecoderScratch { x, last, logits, .. } = scratch;
     let x = &x[x.len() - p.dim..];
+    let embeddings = model.get(Role::TokenEmbeddings)?;
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
-    ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, logits);
+    let token = if logits.is_empty() {
+        ops.linear_argmax(&embeddings, last)
+    } else {
+        ops.linear(&embeddings, None, last, logits);
+        ops.argmax(logits)
+    };
     probe.stage(Stage::Logits, position, logits);
-    Ok(())
+    Ok(token)
 }

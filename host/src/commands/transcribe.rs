@@ -220,6 +220,7 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
         options.chunk = ((seconds * 1e3 / MS_PER_POSITION as f32).round() as usize).max(1);
     }
     options.stop_at_end_of_text = !args.is_live();
+    options.logits = args.debug || args.alt.is_some() || args.output.has_probabilities();
     let pool = args.threads.pool();
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
     if !args.is_live() {
