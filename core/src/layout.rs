@@ -54,6 +54,9 @@ pub struct Options {
     pub decoder_window: Option<usize>,
     /// How both KV caches are stored. bfloat16 takes half of the memory, and logits differ a little.
     pub cache: CacheType,
+    /// Whether the logits of each token are kept, for [`Session::logits`](crate::session::Session::logits) and for
+    /// probes. Tokens are the same without.
+    pub logits: bool,
     /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
     pub stop_at_end_of_text: bool,
     /// Id that begins the prompt.
@@ -73,6 +76,7 @@ impl From<&Vocabulary> for Options {
             batch: MAX_BATCH,
             decoder_window: None,
             cache: CacheType::F32,
+            logits: true,
             stop_at_end_of_text: true,
             bos: vocabulary.bos,
             eos: vocabulary.eos,
@@ -449,12 +453,21 @@ impl Layout {
     fn decoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<DecoderPass<C::Piece>, LayoutError> {
         let d = &self.params.decoder;
         let scratch = DecoderScratch {
-            logits: c.piece("logits", &[self.options.batch, d.vocab_size])?,
+            logits: c.piece("logits", &[self.options.batch, self.logits_width()])?,
             last: c.piece("normed last positions", &[self.options.batch, d.dim])?,
             rotations: c.piece("rotations", &[positions, d.head_dim])?,
             x: c.piece("residual stream", &[positions, d.dim])?,
         };
         Ok((scratch, layer(c, positions, d.dim, decoder::heads(d), d.hidden_dim)?))
+    }
+
+    /// Values of a row of logits, if they are kept.
+    fn logits_width(&self) -> usize {
+        if self.options.logits {
+            self.params.decoder.vocab_size
+        } else {
+            0
+        }
     }
 
     fn frames(&self, positions: usize) -> Result<usize, LayoutError> {
@@ -533,11 +546,13 @@ impl Carve for Count<'_> {
         if self.values > const { isize::MAX.unsigned_abs() / size_of::<f32>() } {
             return Err(LayoutError::TooLarge { name });
         }
-        (self.show)(Item {
-            region: self.region,
-            name,
-            values,
-        });
+        if values > 0 {
+            (self.show)(Item {
+                region: self.region,
+                name,
+                values,
+            });
+        }
         Ok(())
     }
 }
@@ -692,10 +707,11 @@ impl<'m> Memory<'m> {
         Ok((&mut self.state, encoder, scratch))
     }
 
-    /// Row `index` of the logits of the last decoder pass, while no other pass has used the scratch: they are its first
-    /// piece.
+    /// Row `index` of the logits of the last decoder pass, if they are kept, and while no other pass has used the
+    /// scratch: they are its first piece.
     pub(crate) fn logits(&self, index: usize) -> Option<&[f32]> {
-        let rows = self.scratch.chunks_exact(self.layout.params.decoder.vocab_size);
+        let width = self.layout.logits_width();
+        let rows = (width > 0).then(|| self.scratch.chunks_exact(width))?;
         rows.take(self.layout.options.batch).nth(index)
     }
 

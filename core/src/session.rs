@@ -205,6 +205,17 @@ struct Verdict {
     largest: f32,
 }
 
+/// What a decoder pass says of the positions that tokens are decided at.
+struct Proposed<'a> {
+    /// The first of them.
+    first: u64,
+    /// The ids of the largest logits, none where one is NaN.
+    tokens: &'a [Option<usize>],
+    /// The logits in rows of `vocab_size`, if they are kept.
+    logits: &'a [f32],
+    vocab_size: usize,
+}
+
 impl Session {
     /// A session over memory of this layout, at the start of its audio.
     pub fn new(layout: &Layout) -> Self {
@@ -467,7 +478,8 @@ impl Session {
     }
 
     /// The logits that the last token was decided by, right after [`Step::Token`]; `None` after other calls of
-    /// [`Session::step`], and if the scratch has been used for other work since the pass that decided it.
+    /// [`Session::step`], where the layout keeps none, and if the scratch has been used for other work since the pass
+    /// that decided it.
     pub fn logits<'a>(&self, memory: &'a Memory) -> Option<&'a [f32]> {
         if !self.has_logits || memory.layout != self.layout {
             return None;
@@ -707,15 +719,15 @@ impl Session {
             return Ok(Step::Worked);
         }
 
-        model::decoder::head(&mut pass, deciding, &mut decoder)?;
-        let logits = decoder.logits.chunks_exact(params.vocab_size);
-        let first_decided = end.saturating_sub(deciding as u64);
-        self.verify(
-            &mut pass,
-            first_decided,
-            logits,
-            guesses.get(..deciding.saturating_sub(1)).unwrap_or_default(),
-        )?;
+        let mut tokens = [None; MAX_BATCH];
+        model::decoder::head(&mut pass, deciding, &mut decoder, &mut tokens)?;
+        let proposed = Proposed {
+            first: end.saturating_sub(deciding as u64),
+            tokens: tokens.get(..deciding).unwrap_or_default(),
+            logits: decoder.logits,
+            vocab_size: params.vocab_size,
+        };
+        self.verify(pass.probe, &proposed, &guesses)?;
         Ok(self.give_out().map_or(Step::Worked, Step::Token))
     }
 
@@ -737,18 +749,18 @@ impl Session {
         Some(id).filter(|&id| usize::try_from(id).is_ok_and(|id| id < vocab_size))
     }
 
-    /// Decides tokens from rows of `logits`, the first at position `first`, as far as `guesses` are right.
-    fn verify<'l>(
+    /// Decides tokens as far as `guesses` are right.
+    fn verify(
         &mut self,
-        pass: &mut Pass,
-        first: u64,
-        logits: impl Iterator<Item = &'l [f32]>,
-        guesses: &[u32],
+        probe: &mut dyn Probe,
+        proposed: &Proposed,
+        guesses: &[u32; MAX_BATCH],
     ) -> Result<(), SessionError> {
         let mut batched = Batched::default();
-        let guesses = guesses.iter().copied().map(Some).chain([None]);
-        for (((logits, position), guess), verdict) in logits.zip(first..).zip(guesses).zip(&mut batched.tokens) {
-            let Some(own) = pass.ops.argmax(logits) else {
+        let positions = proposed.tokens.iter().zip(proposed.first..);
+        for (((row, (token, position)), guess), verdict) in positions.enumerate().zip(guesses).zip(&mut batched.tokens)
+        {
+            let Some(own) = *token else {
                 if batched.len > 0 {
                     // What was decided before is given out; the next pass meets the NaN at its first position.
                     break;
@@ -758,17 +770,22 @@ impl Session {
                     position,
                 });
             };
-            pass.probe.stage(Stage::Logits, position, logits);
+            let logits = proposed
+                .logits
+                .chunks_exact(proposed.vocab_size)
+                .nth(row)
+                .unwrap_or_default();
+            probe.stage(Stage::Logits, position, logits);
             let largest = logits.get(own).copied().unwrap_or_default();
             let own = u32::try_from(own).unwrap_or(u32::MAX);
-            let id = self.known(pass.probe.decide(position, own)).unwrap_or(own);
+            let id = self.known(probe.decide(position, own)).unwrap_or(own);
             *verdict = Verdict { id, own, largest };
             self.guesses.learn(id);
             self.last_token = id;
             self.decoded = position.saturating_add(1);
             batched.len = batched.len.saturating_add(1);
             let ends = self.layout.options().stop_at_end_of_text && id == self.layout.options().eos;
-            if guess != Some(id) || ends {
+            if *guess != id || ends {
                 break;
             }
         }

@@ -26,7 +26,8 @@ pub struct Decided<'a> {
     /// The sample of the caller's audio that the model hears at the start of the position, less the delay; what was
     /// [skipped](Transcriber::skip) counts. See [`Session::audio_sample`].
     pub sample: u64,
-    /// What it was decided by: a value for every id.
+    /// What it was decided by: a value for every id, or none where the options keep no
+    /// [logits](Options::logits).
     pub logits: &'a [f32],
 }
 

@@ -38,6 +38,7 @@ macro_rules! require {
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod aarch64;
+mod argmax;
 mod attention;
 mod dispatch;
 mod executor;

@@ -1,6 +1,6 @@
 //! The operations by name: shapes are checked here, work is split over threads, and kernels are called.
 
-use super::linear::{Linear, PANEL};
+use super::linear::{Linear, panel};
 use super::split::split;
 use super::{Executor, Kernels, Matrix};
 
@@ -44,8 +44,8 @@ impl<'a> Ops<'a> {
         let job = Linear::new(w, bias, x, n, onto).filter(|_| n * w.rows() == y.len());
         debug_assert!(job.is_some(), "linear: shapes disagree");
         let Some(job) = job else { return };
-        let unit_cost = PANEL.saturating_mul(w.cols()).saturating_mul(n);
-        split(self.executor, y, n, PANEL, unit_cost, &|mut band| {
+        let unit_cost = panel(n).saturating_mul(w.cols()).saturating_mul(n);
+        split(self.executor, y, n, panel(n), unit_cost, &|mut band| {
             self.kernels.linear(&job, &mut band);
         });
     }
@@ -126,20 +126,5 @@ impl<'a> Ops<'a> {
                 *x *= 1.0 + scale;
             }
         }
-    }
-
-    /// Index of the largest value, the lowest of equals; `None` if any is NaN, or if there are none.
-    pub fn argmax(&self, x: &[f32]) -> Option<usize> {
-        let mut best = 0;
-        let mut largest = *x.first()?;
-        for (i, &value) in x.iter().enumerate() {
-            if value.is_nan() {
-                return None;
-            }
-            if value > largest {
-                (best, largest) = (i, value);
-            }
-        }
-        Some(best)
     }
 }

@@ -5,7 +5,7 @@ use super::weights::WeightsError;
 use super::{Pass, Place, Role, rotary};
 use crate::format::params::DecoderParams;
 use crate::kernels::Heads;
-use crate::layout::{DecoderScratch, LayerScratch, Layout};
+use crate::layout::{DecoderScratch, LayerScratch, Layout, MAX_BATCH};
 
 /// Query, key and value heads of the decoder.
 pub(crate) fn heads(params: &DecoderParams) -> Heads {
@@ -84,15 +84,29 @@ pub(crate) fn layers(
     Ok(())
 }
 
-/// Logits of the last `n` rows of `scratch.x`, as the first `n` rows of `scratch.logits`: `RMSNorm(x) E^T`, the token
-/// embedding being the head.
-pub(crate) fn head(pass: &mut Pass, n: usize, scratch: &mut DecoderScratch<&mut [f32]>) -> Result<(), WeightsError> {
+/// The tokens that follow the last `n` rows of `scratch.x`, in the first of `tokens`: of each the largest of its logits
+/// `RMSNorm(x) E^T`, the token embedding being the head, or `None` if one is NaN. Logits are the first rows of
+/// `scratch.logits`; where the layout has no room for them, they are nowhere stored.
+pub(crate) fn head(
+    pass: &mut Pass,
+    n: usize,
+    scratch: &mut DecoderScratch<&mut [f32]>,
+    tokens: &mut [Option<usize>; MAX_BATCH],
+) -> Result<(), WeightsError> {
     let Pass { model, ops, .. } = pass;
     let p = &model.params().decoder;
     let DecoderScratch { x, last, logits, .. } = scratch;
     let (x, last) = (&x[x.len() - n * p.dim..], &mut last[..n * p.dim]);
+    let embeddings = model.get(Role::TokenEmbeddings)?;
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
-    let logits = &mut logits[..n * p.vocab_size];
-    ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, logits);
+    if logits.is_empty() {
+        ops.linear_argmax(&embeddings, last, &mut tokens[..n]);
+    } else {
+        let logits = &mut logits[..n * p.vocab_size];
+        ops.linear(&embeddings, None, last, logits);
+        for (token, logits) in tokens.iter_mut().zip(logits.chunks_exact(p.vocab_size)) {
+            *token = ops.argmax(logits);
+        }
+    }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub enum Stage {
     TimeCondition,
     /// The `s` in `1 + s` of a decoder layer, `[1][decoder dim]`.
     Conditioning(usize),
-    /// Logits of one generated position, `[1][vocab size]`.
+    /// Logits of one generated position, `[1][vocab size]`, or no values where the layout keeps none.
     Logits,
 }
 

@@ -95,9 +95,12 @@ impl From<Cache> for CacheType {
 }
 
 impl SessionOptions {
-    /// The options for a model. A smaller window than the model's is told.
+    /// The options for a model, without keeping logits. A smaller window than the model's is told.
     pub(super) fn of(&self, model: &Model, console: &Console) -> Result<Options, Error> {
-        let mut options = Options::from(model.vocabulary());
+        let mut options = Options {
+            logits: false,
+            ..Options::from(model.vocabulary())
+        };
         if let Some(ms) = self.delay {
             options = options.with_delay_ms(ms)?;
             if model.is_embedded() && !EMBEDDED_DELAYS.contains(&ms) {

@@ -238,6 +238,7 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
         options.chunk = gathered.max(MAX_BATCH);
     }
     options.stop_at_end_of_text = !args.is_live();
+    options.logits = args.debug || args.alt.is_some() || args.output.has_probabilities();
     let pool = args.threads.pool();
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
     if let Some(positions) = gather {

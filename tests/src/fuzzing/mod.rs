@@ -104,6 +104,7 @@ pub fn params(data: &[u8]) {
         let options = Options {
             delay_tokens: 6,
             left_pad_tokens: 32,
+            logits: true,
             chunk,
             batch,
             stop_at_end_of_text: true,

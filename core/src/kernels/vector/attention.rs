@@ -6,7 +6,7 @@ use super::super::ring::Stored;
 use super::super::set::Rows;
 use super::super::split::Band;
 use super::Vector;
-use super::tile::{Load, Strided, dot_of, reduced, tile};
+use super::tile::{Columns, Load, Strided, dot_of, reduced, tile};
 
 /// [`super::super::set::Set::scores`].
 ///
@@ -55,10 +55,10 @@ unsafe fn scores_of<V: Vector, E: Load<V>, const C: usize>(
     scores: &mut [Scores],
 ) -> usize {
     let width = q.width;
-    let queries = Strided {
+    let queries = Columns::apart(Strided {
         start: q.values[c * q.stride..][..(C - 1) * q.stride + width].as_ptr(),
         stride: q.stride,
-    };
+    });
     let scores = &mut scores[c..c + C];
     // Units from one key to the next.
     let stride = width * E::UNITS;

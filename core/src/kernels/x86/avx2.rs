@@ -80,8 +80,14 @@ impl Vector for Lanes {
     unsafe fn load_bf16(from: *const u8) -> Self {
         // SAFETY: 16 bytes can be read; the load is unaligned.
         unsafe {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
-            Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide)))
+            // The load puts all 8 into both halves of a register. One shuffle takes 4 of them in each half and widens
+            // them; widening and shifting would be two operations.
+            let both = _mm256_broadcastsi128_si256(_mm_loadu_si128(from.cast()));
+            let upper_halves = _mm256_setr_epi8(
+                -1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, //
+                -1, -1, 8, 9, -1, -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15,
+            );
+            Self(_mm256_castsi256_ps(_mm256_shuffle_epi8(both, upper_halves)))
         }
     }
 
@@ -89,6 +95,18 @@ impl Vector for Lanes {
     unsafe fn load_f16(from: *const u8) -> Self {
         // SAFETY: 16 bytes can be read; the load is unaligned.
         Self(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) })
+    }
+
+    #[inline(always)]
+    fn fetch(from: *const u8) {
+        // SAFETY: a hint, which every x86-64 has, and which cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+
+    #[inline(always)]
+    fn fetch_early(from: *const u8) {
+        // SAFETY: a hint, which every x86-64 has, and which cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
     }
 
     #[inline(always)]
