@@ -243,6 +243,27 @@ impl Decoded {
             _ if found.cut => lines.push(format!("the file is cut: it ends in the middle, after {seconds:.3} s")),
             _ => {}
         }
+        if found.part > 0 && !found.cut {
+            lines.push(format!(
+                "the last block is not whole, {} bytes were dropped",
+                found.part
+            ));
+        }
+        lines.extend(self.remarks_so_far());
+        lines
+    }
+
+    /// A number that changes when [`Decoded::remarks_so_far`] does.
+    pub(super) fn oddities(&self) -> u64 {
+        let found = &self.findings;
+        let others = u64::from(found.late > 0.0) + u64::from(found.gaps) + u64::from(found.damaged);
+        others + found.not_finite + found.too_large
+    }
+
+    /// As [`Decoded::remarks`], but for what only says that the audio did not go on.
+    pub(super) fn remarks_so_far(&self) -> Vec<String> {
+        let found = &self.findings;
+        let mut lines = Vec::new();
         if found.late > 0.0 {
             lines.push(format!(
                 "the audio begins at {:.3} s by its time stamps; what came before is missing",
@@ -258,12 +279,6 @@ impl Decoded {
             lines.push(format!(
                 "{:.3} s of audio are missing in {} places of the file{end}",
                 found.missing, found.gaps
-            ));
-        }
-        if found.part > 0 && !found.cut {
-            lines.push(format!(
-                "the last block is not whole, {} bytes were dropped",
-                found.part
             ));
         }
         if found.damaged > 0 {

@@ -42,11 +42,11 @@ Exit status:
     0  Success
     1  Something failed; a line on standard error says what
     2  The command line is wrong
+  129  SIGHUP; the text so far was written (live audio: that of all that came before)
   130  Ctrl-C; the text so far was written (live audio: the second Ctrl-C; the first ends it as its end would)
-  129  SIGHUP, and
-  143  SIGTERM; the text so far was written (live audio: that of all that came before)
   135  A file of the model was shortened while it was in use, or its disk failed
   141  Whoever read the output closed it
+  143  SIGTERM; as SIGHUP
 
 A file that is named like a command: voxtral ./FILE, or voxtral -- FILE";
 
