@@ -26,6 +26,7 @@ use symphonia::core::units::Duration;
 use symphonia::default::{codecs, formats};
 use voxtral_core::format::wav::{MAX_MAGNITUDE, MAX_RATE, MIN_RATE};
 
+use super::counted;
 use super::sniff::Container;
 use super::{AudioError, Opened};
 use crate::error::Error;
@@ -245,8 +246,8 @@ impl Decoded {
         }
         if found.part > 0 && !found.cut {
             lines.push(format!(
-                "the last block is not whole, {} bytes were dropped",
-                found.part
+                "the last block is not whole, {} dropped",
+                counted(found.part, "byte was", "bytes were")
             ));
         }
         lines.extend(self.remarks_so_far());
@@ -290,14 +291,14 @@ impl Decoded {
         }
         if found.not_finite > 0 {
             lines.push(format!(
-                "{} samples were NaN or infinite and count as 0",
-                found.not_finite
+                "{} NaN or infinite and count as 0",
+                counted(found.not_finite, "sample was", "samples were")
             ));
         }
         if found.too_large > 0 {
             lines.push(format!(
-                "{} samples were far beyond full scale and count as 0",
-                found.too_large
+                "{} far beyond full scale and count as 0",
+                counted(found.too_large, "sample was", "samples were")
             ));
         }
         lines

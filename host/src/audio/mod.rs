@@ -449,3 +449,8 @@ impl Read for Opened {
         Ok(count)
     }
 }
+
+/// A number and what is counted, of one or of many.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use voxtral_core::format::wav::{Demuxer, Progress, Summary, WavError};
 
 use super::tail::Tail;
-use super::{Opened, Raw};
+use super::{Opened, Raw, counted};
 use crate::error::Error;
 
 /// Bytes that are read at a time.
@@ -129,7 +129,8 @@ impl WavFile {
         let begin = self.pending.start;
         let progress = self.push(most, samples)?;
         if declared == Some(0) {
-            self.probed.extend_from_slice(&self.buffer[begin..begin + progress.consumed]);
+            self.probed
+                .extend_from_slice(&self.buffer[begin..begin + progress.consumed]);
         }
         Ok(Some(progress.written))
     }
@@ -210,13 +211,13 @@ impl WavFile {
         if summary.missing() > 0 {
             lines.push(format!(
                 "the file is cut: its header declares {} of audio, {} are there",
-                bytes(summary.declared.unwrap_or_default()),
+                counted(summary.declared.unwrap_or_default(), "byte", "bytes"),
                 summary.present
             ));
         }
         if summary.cut > 0 {
-            let (were, cut) = (if summary.cut == 1 { "was" } else { "were" }, bytes(summary.cut.into()));
-            lines.push(format!("the last sample is not whole, {cut} {were} dropped"));
+            let bytes_were = counted(summary.cut.into(), "byte was", "bytes were");
+            lines.push(format!("the last sample is not whole, {bytes_were} dropped"));
         }
         lines.extend(self.remarks_so_far());
         Ok(lines)
@@ -225,24 +226,26 @@ impl WavFile {
     /// As [`WavFile::remarks`], but for what only says that the audio did not go on.
     pub(super) fn remarks_so_far(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let Ok(summary) = self.demuxer.finish() else { return lines };
+        let Ok(summary) = self.demuxer.finish() else {
+            return lines;
+        };
         if summary.not_finite > 0 {
             lines.push(format!(
                 "{} NaN or infinite and count as 0",
-                samples_were(summary.not_finite)
+                counted(summary.not_finite, "sample was", "samples were")
             ));
         }
         if summary.too_large > 0 {
             lines.push(format!(
                 "{} far beyond full scale and count as 0",
-                samples_were(summary.too_large)
+                counted(summary.too_large, "sample was", "samples were")
             ));
         }
         match self.tail.as_ref().map_or(0, Tail::stray) {
             0 => {}
+            1 => lines.push("1 byte behind the audio is no part of the WAV and was not listened to".into()),
             stray => lines.push(format!(
-                "{} behind the audio are no part of the WAV and were not listened to",
-                bytes(stray)
+                "{stray} bytes behind the audio are no part of the WAV and were not listened to"
             )),
         }
         lines
@@ -273,12 +276,4 @@ impl WavFile {
             source,
         }
     }
-}
-
-fn bytes(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "byte" } else { "bytes" })
-}
-
-fn samples_were(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "sample was" } else { "samples were" })
 }

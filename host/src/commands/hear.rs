@@ -107,7 +107,8 @@ impl Hearing<'_> {
                     Taken::Nothing => {}
                     Taken::End => return Ok(()),
                 }
-                ears.monitor.numbers(ears.samples, capture.waiting(), ears.gate.is_some());
+                ears.monitor
+                    .numbers(ears.samples, capture.waiting(), ears.gate.is_some());
                 if interrupted {
                     return Ok(());
                 }

@@ -108,7 +108,11 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let usage = error.is_wrong_usage();
             console::tell(error);
-            if usage { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE }
+            if usage {
+                ExitCode::from(USAGE_STATUS)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

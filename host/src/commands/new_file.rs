@@ -76,7 +76,9 @@ impl NewFile {
             Final::Own(1) => Ok(as_it_is(Box::new(Stdout))),
             Final::Own(2) => Ok(as_it_is(Box::new(io::stderr()))),
             Final::Own(number) => {
-                let file = OpenOptions::new().append(true).open(format!("/proc/self/fd/{number}"))?;
+                let file = OpenOptions::new()
+                    .append(true)
+                    .open(format!("/proc/self/fd/{number}"))?;
                 Ok(as_it_is(Box::new(file)))
             }
             Final::AsItIs(path) => {

@@ -331,7 +331,9 @@ fn fields(word: &Word) -> String {
 fn document(name: &str, seconds: f64, words: &[Word], error: Option<&Error>) -> String {
     let text: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let words: Vec<String> = words.iter().map(|word| format!("\n  {{{}}}", fields(word))).collect();
-    let error = error.map_or(String::new(), |error| format!(",{}", field("error", &error.to_string())));
+    let error = error.map_or(String::new(), |error| {
+        format!(",{}", field("error", &error.to_string()))
+    });
     format!(
         "{{{},\"duration\":{seconds:.3},{},\"words\":[{}]{error}}}",
         field("file", name),
