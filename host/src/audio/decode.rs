@@ -257,7 +257,7 @@ impl Decoded {
     /// A number that changes when [`Decoded::remarks_so_far`] does.
     pub(super) fn oddities(&self) -> u64 {
         let found = &self.findings;
-        let others = u64::from(found.late > 0.0) + u64::from(found.gaps) + u64::from(found.damaged);
+        let others = u64::from(found.late > 0.0) + found.gaps + found.damaged;
         others + found.not_finite + found.too_large
     }
 
