@@ -410,6 +410,11 @@ impl Opened {
         skipped.map(|_| ()).map_err(|source| self.refuse(source))
     }
 
+    /// Whether what comes next can be left out without reading it: standard input may be a file, too.
+    fn can_skip(&self) -> bool {
+        self.ahead.is_empty() && self.file.metadata().is_ok_and(|file| file.is_file())
+    }
+
     /// Goes back to before the bytes that were only looked at, so that the file itself can be read, if it is one.
     fn unlook(&mut self) -> Result<(), Error> {
         if self.seekable {

@@ -176,7 +176,7 @@ impl WavFile {
         loop {
             tail.push(&self.buffer[self.pending.clone()]);
             self.pending = 0..0;
-            if self.opened.seekable {
+            if self.opened.can_skip() {
                 let refuse = |source| self.opened.refuse(source);
                 let mut file = &self.opened.file;
                 let at = file.stream_position().map_err(refuse)?;

@@ -279,6 +279,10 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
             pool.threads()
         ));
     }
+    if args.output == Format::Json {
+        // Only an end that is waited for leaves a whole document.
+        interrupt::let_work_end();
+    }
     let layout = transcriber.layout();
     let allocated = (layout.state_len() + layout.scratch_len()) * size_of::<f32>();
     warn_of_low_memory(&console, model.weights_len() as u64, allocated as u64);

@@ -254,3 +254,22 @@ fn non_blocking_input_is_waited_for() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), clip(0).1);
     assert_eq!(output.stderr, b"");
 }
+
+/// A file as standard input is not read behind its audio either.
+#[test]
+fn a_long_hole_behind_the_audio_of_standard_input_takes_no_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.wav");
+    fs::write(&path, wav(0)).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    if file.set_len(1 << 40).is_err() {
+        // Not every file system has files of this length.
+        return;
+    }
+    let mut command = voxtral_tests::program::voxtral();
+    command.args(["-", "--silent"]).stdin(fs::File::open(&path).unwrap());
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), clip(0).1);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("bytes behind the audio"), "{told}");
+}
