@@ -131,15 +131,17 @@ fn m5_term_and_hup_end_with_the_text_so_far() {
     }
 }
 
-/// M5: the second one ends at once, by the same status and with the end of the line.
+/// M5: the second one ends at once, by such a status and with the end of the line.
 #[test]
 fn m5_two_at_once_end_with_the_line() {
     for _ in 0..3 {
         let busy = Busy::new(voxtral(), LONG);
+        // Not the same twice: of that one may be left while the program gets to it.
         busy.signal(Signal::INT);
-        busy.signal(Signal::INT);
+        busy.signal(Signal::TERM);
         let (status, text, stderr) = busy.end();
-        assert_eq!((status.code(), stderr.as_str()), (Some(130), ""));
+        assert!(matches!(status.code(), Some(130 | 143)), "{status}");
+        assert_eq!(stderr, "");
         assert!(text.ends_with('\n'), "{text:?}");
     }
 }
