@@ -33,6 +33,7 @@ mod map;
 mod model;
 mod onset;
 mod pacing;
+mod patience;
 mod pool;
 mod recognise;
 mod shards;
