@@ -359,6 +359,14 @@ impl Session {
         silence::save(self, model, memory, bytes)
     }
 
+    /// Whether [`Session::restore_silence`] would take `bytes` for sessions of this layout.
+    ///
+    /// # Errors
+    /// [`SilenceError`].
+    pub fn check_silence(layout: &Layout, model: &Model, bytes: &[u8]) -> Result<(), SilenceError> {
+        silence::check(layout, model, bytes)
+    }
+
     /// Starts behind the positions that no audio reaches, whose result is in `bytes`. The session is at its start: new,
     /// or reset. All that follows has the bits that computing them would have given.
     ///

@@ -7,12 +7,13 @@ use std::time::Instant;
 use voxtral_core::kernels::{Executor, Kernels};
 use voxtral_core::layout::{Layout, Memory, Options, SAMPLES_PER_POSITION};
 use voxtral_core::model::{NoProbe, Probe};
-use voxtral_core::session::{Session, Step};
+use voxtral_core::session::{Session, SilenceError, Step};
 
 use crate::error::Error;
 use crate::kernels;
 use crate::model::Model;
 use crate::pacing::Pace;
+use crate::start::Start;
 use crate::text::Text;
 use crate::timings::{Progress, Timings};
 
@@ -89,6 +90,7 @@ struct Engine<'m> {
     /// wait outside of the session.
     patience: u64,
     behind: u64,
+    start: Start<'m>,
 }
 
 impl<'m> Transcriber<'m> {
@@ -113,6 +115,7 @@ impl<'m> Transcriber<'m> {
                 pace: Pace::default(),
                 patience: 0,
                 behind: 0,
+                start: Start::Computed,
             },
             text: Text::new(model),
         })
@@ -121,6 +124,45 @@ impl<'m> Transcriber<'m> {
     /// Computes with other kernels than those that [`kernels::choose`] found.
     pub fn set_kernels(&mut self, kernels: Kernels) {
         self.engine.kernels = kernels;
+    }
+
+    /// From now on keeps what [`Transcriber::prime`] computes, for the utterances that follow.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if there is not enough.
+    pub fn keep_start(&mut self) -> Result<(), Error> {
+        let len = Session::silence_len(&self.engine.layout);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Error::Memory { bytes: len })?;
+        bytes.resize(len, 0);
+        self.engine.start = Start::Kept { bytes, whole: false };
+        Ok(())
+    }
+
+    /// From now on [`Transcriber::prime`] takes `bytes`, which [`Transcriber::start`] gave before, in another process
+    /// perhaps.
+    ///
+    /// # Errors
+    /// [`SilenceError`] if they are for another model, other options or kernels, or damaged; they are not taken then.
+    pub fn set_start(&mut self, bytes: &'m [u8]) -> Result<(), SilenceError> {
+        let model = self.engine.model.view().with_kernels(self.engine.kernels);
+        Session::check_silence(&self.engine.layout, &model, bytes)?;
+        self.engine.start = Start::Given(bytes);
+        Ok(())
+    }
+
+    /// The start of every utterance, once it has been kept; see [`Session::save_silence`].
+    pub fn start(&self) -> Option<&[u8]> {
+        self.engine.start.bytes()
+    }
+
+    /// Before the first sample of an utterance: gets the part of its start that no audio reaches done, by computing it
+    /// or, which takes next to no time, from what was kept or given. It changes no result.
+    ///
+    /// # Errors
+    /// [`Error::Session`] for damaged weights.
+    pub fn prime(&mut self) -> Result<(), Error> {
+        self.engine.prime()
     }
 
     /// See [`Session::set_gather`].
@@ -264,7 +306,33 @@ impl<'m> Transcriber<'m> {
     }
 }
 
+/// For steps that bring no token.
+struct Nobody;
+
+impl Listener for Nobody {
+    fn token(&mut self, _token: &Decided<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 impl Engine<'_> {
+    fn prime(&mut self) -> Result<(), Error> {
+        let model = self.model.view().with_kernels(self.kernels);
+        if let Some(bytes) = self.start.bytes() {
+            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+            if self.session.restore_silence(&model, &mut memory, bytes).is_ok() {
+                return Ok(());
+            }
+        }
+        self.session.prime();
+        self.run(&mut Nobody, &mut NoProbe)?;
+        if let Start::Kept { bytes, whole } = &mut self.start {
+            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+            *whole |= self.session.save_silence(&model, &mut memory, bytes).is_ok();
+        }
+        Ok(())
+    }
+
     fn push(&mut self, samples: &[f32], listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
         let mut rest = samples;
         while !rest.is_empty() && !self.session.is_stopped() {

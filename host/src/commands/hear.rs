@@ -134,6 +134,7 @@ impl Hearing<'_> {
         mut feed: impl FnMut(&mut Ears<'_, '_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.transcriber.reset();
+        self.transcriber.prime()?;
         self.output.begin(name.display().to_string())?;
         let mut hash = LogitHash::default();
         let left_pad_samples = self.transcriber.session().schedule().left_pad_samples();

@@ -13,6 +13,7 @@ mod monitor;
 mod new_file;
 mod options;
 mod output;
+mod prime;
 mod report;
 mod stdout;
 mod transcribe;
@@ -76,6 +77,7 @@ enum Command {
     Transcribe(transcribe::Transcribe),
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
+    Prime(prime::Prime),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Some(Command::Transcribe(args)) => transcribe::run(args),
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
+        Some(Command::Prime(args)) => prime::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };

@@ -44,10 +44,15 @@ impl ModelOptions {
         Ok(model)
     }
 
+    /// Its directory, if it is not the one that is built in.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        self.model.clone().or_else(|| variable().map(PathBuf::from))
+    }
+
     /// The name of the model for a person.
     pub(super) fn name(&self) -> String {
-        let directory = self.model.clone().or_else(|| variable().map(PathBuf::from));
-        directory.map_or_else(|| EMBEDDED_NAME.into(), |path| path.display().to_string())
+        self.directory()
+            .map_or_else(|| EMBEDDED_NAME.into(), |path| path.display().to_string())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::format::wav::{Encoding, MAX_RATE, MIN_RATE};
-use voxtral_core::layout::{MAX_BATCH, MS_PER_POSITION};
+use voxtral_core::layout::{Layout, MAX_BATCH, MS_PER_POSITION, Options};
 
 use super::console::Console;
 use super::hear::Hearing;
@@ -20,6 +20,10 @@ use crate::audio::{AudioFile, Raw};
 use crate::error::Error;
 use crate::gate::GateOptions;
 use crate::interrupt;
+use crate::kernels;
+use crate::map::Bytes;
+use crate::model::Model;
+use crate::start::{open_start, start_file_name};
 use crate::transcriber::Transcriber;
 use crate::usage::{self, Peak};
 
@@ -271,7 +275,20 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     options.stop_at_end_of_text = !args.is_live();
     options.logits = args.debug || args.alt.is_some() || args.output.has_probabilities();
     let pool = args.threads.pool();
+    let shared_start = shared_start(&args.model, &model, &options, &console)?;
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
+    match &shared_start {
+        Some((path, bytes)) => {
+            if let Err(error) = transcriber.set_start(bytes) {
+                console.note(format_args!(
+                    "{}: {error}; it is computed instead (voxtral prime writes a new one)",
+                    path.display()
+                ));
+            }
+        }
+        None if args.files().len() > 1 => transcriber.keep_start()?,
+        None => {}
+    }
     if let Some(positions) = gather {
         transcriber.set_gather(positions);
     }
@@ -352,6 +369,27 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
         ExitCode::from(interrupt::status())
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+/// The start of utterances that `voxtral prime` left beside the model, and its path.
+fn shared_start(
+    named: &ModelOptions,
+    model: &Model,
+    options: &Options,
+    console: &Console,
+) -> Result<Option<(PathBuf, Bytes)>, Error> {
+    let Some(directory) = named.directory() else {
+        return Ok(None);
+    };
+    let layout = Layout::new(model.params(), options)?;
+    let path = directory.join(start_file_name(&layout, kernels::choose().class()));
+    Ok(match open_start(&path) {
+        Ok(bytes) => bytes.map(|bytes| (path, bytes)),
+        Err(error) => {
+            console.note(format_args!("{error}; the start is computed instead"));
+            None
+        }
     })
 }
 
