@@ -125,6 +125,10 @@
 #![deny(missing_docs)]
 #![warn(unreachable_pub)]
 
+// Weights are little-endian, and kernels read them as they lie.
+#[cfg(target_endian = "big")]
+compile_error!("voxtral-core is for little-endian targets only");
+
 pub mod audio;
 pub mod format;
 pub mod kernels;
