@@ -27,7 +27,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`format`] | Bytes to meaning: a JSON reader, the [safetensors](format::safetensors) header, [`params.json`](format::params), [`tekken.json`](format::tekken), [UTF-8](format::utf8) joined from pieces, [WAV](format::wav) by push. Validates once, computes nothing. |
+//! | [`format`] | Bytes to meaning: a JSON reader, the [safetensors](format::safetensors) header, [`params.json`](format::params), [`tekken.json`](format::tekken), all of them in one [image](format::image) for flash, [UTF-8](format::utf8) joined from pieces, [WAV](format::wav) by push. Validates once, computes nothing. |
 //! | [`kernels`] | The few operations that cost time, over [matrices](kernels::Matrix) of BF16, F16 or F32 at any alignment. A scalar version defines every bit; one folder per instruction set keeps to it. [`Executor`](kernels::Executor) is how threads come in. |
 //! | [`audio`] | Samples to log-mel frames, one window at a time. |
 //! | [`model`] | Tensors bound to [roles](model::Role), and the passes over them: stem, encoder, adapter, decoder. Reads like the paper's equations. |

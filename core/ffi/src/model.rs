@@ -5,6 +5,7 @@ use core::fmt::{self, Write};
 #[cfg(feature = "std")]
 use core::sync::atomic::AtomicUsize;
 
+use voxtral_core::format::image::Image;
 use voxtral_core::format::params::Params;
 use voxtral_core::format::safetensors::{self, Entry};
 use voxtral_core::format::tekken::Vocabulary;
@@ -279,6 +280,28 @@ unsafe fn fill<T: Copy>(start: *mut T, len: usize, value: T) -> &'static mut [T]
     }
     // SAFETY: all were just written.
     unsafe { core::slice::from_raw_parts_mut(start, len) }
+}
+
+/// Finds the files of a model that `voxtral pack` put into one image, which may be followed by anything. Only the header
+/// of the image is read. VX_STATUS_BAD_IMAGE if it is none, or a damaged one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vx_image_files(image: *const u8, len: usize, files: *mut Files) -> Status {
+    // SAFETY: see the crate's documentation.
+    let (image, files) = unsafe { (borrow::slice(image, len), borrow::place(files)) };
+    status((|| {
+        let (image, files) = (image?, files?);
+        let image = Image::open(image).map_err(|_| Status::BadImage)?;
+        let bytes = |bytes: &[u8]| Bytes {
+            data: bytes.as_ptr(),
+            len: bytes.len(),
+        };
+        files.write(Files {
+            weights: bytes(image.weights()),
+            params: bytes(image.params()),
+            tekken: bytes(image.tekken()),
+        });
+        Ok(Status::Ok)
+    })())
 }
 
 /// How many bytes vx_model_open needs for these files.

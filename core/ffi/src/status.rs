@@ -55,6 +55,8 @@ pub enum Status {
     NoMemory = -15,
     /// A file or directory cannot be opened.
     NoFile = -16,
+    /// This is no packed model, or a damaged one.
+    BadImage = -17,
 }
 
 statuses! {
@@ -78,6 +80,7 @@ statuses! {
     InUse = -14, c"the model is still used by streams";
     NoMemory = -15, c"there is not enough memory";
     NoFile = -16, c"a file or directory cannot be opened";
+    BadImage = -17, c"this is no packed model, or a damaged one";
 }
 
 /// A line of text about a status, without an end of line; one for any number. It is constant and never freed.

@@ -509,15 +509,53 @@ fn a_directory_is_opened_used_and_closed_in_order() {
 }
 
 #[test]
+fn an_image_is_opened_and_a_damaged_one_is_told() {
+    use voxtral_core::format::image::{self, Part, PartKind};
+    let loaded = load();
+    let contents = loaded._bytes.each_ref();
+    let kinds = [PartKind::Weights, PartKind::Params, PartKind::Tekken];
+    let mut parts = [0, 1, 2].map(|index| Part {
+        kind: kinds[index],
+        offset: 0,
+        len: contents[index].len() as u64,
+        checksum: 0,
+    });
+    let mut image = vec![0; image::header_len(3)];
+    let len = image::write_header(&mut parts, &mut image).unwrap();
+    for (part, bytes) in parts.iter().zip(contents) {
+        image.resize(part.offset as usize, 0xFF);
+        image.extend(bytes);
+    }
+    assert_eq!(image.len() as u64, len);
+    let (mut files, mut size) = (loaded.files, 0);
+    files.weights.len = 0;
+    // SAFETY: the image lives here.
+    unsafe {
+        assert_eq!(vx_image_files(image.as_ptr(), image.len(), &mut files), Status::Ok);
+        assert_eq!(vx_model_size(&files, &mut size), Status::Ok);
+        assert_eq!(
+            vx_image_files(image.as_ptr(), image.len() - 1, &mut files),
+            Status::BadImage
+        );
+        assert_eq!(vx_image_files(null(), image.len(), &mut files), Status::BadArgument);
+        image[40] ^= 1;
+        assert_eq!(
+            vx_image_files(image.as_ptr(), image.len(), &mut files),
+            Status::BadImage
+        );
+    }
+}
+
+#[test]
 fn every_status_has_a_message() {
     let message = |status| {
         // SAFETY: it is constant and ended by a zero.
         unsafe { CStr::from_ptr(vx_message(status)) }.to_str().unwrap()
     };
-    let known: Vec<_> = (-16..=3).map(message).collect();
+    let known: Vec<_> = (-17..=3).map(message).collect();
     for (index, text) in known.iter().enumerate() {
         assert!(!text.is_empty() && !known[..index].contains(text), "{text}");
     }
-    assert_eq!(message(-17), message(i32::MAX));
+    assert_eq!(message(-18), message(i32::MAX));
     assert!(!known.contains(&message(4)));
 }

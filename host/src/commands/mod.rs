@@ -13,6 +13,7 @@ mod monitor;
 mod new_file;
 mod options;
 mod output;
+mod pack;
 mod prime;
 mod report;
 mod stdout;
@@ -78,6 +79,7 @@ enum Command {
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
     Prime(prime::Prime),
+    Pack(pack::Pack),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -101,6 +103,7 @@ pub fn main() -> ExitCode {
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Prime(args)) => prime::run(args),
+        Some(Command::Pack(args)) => pack::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };
