@@ -116,6 +116,10 @@ typedef enum vx_status {
      A file or directory cannot be opened.
      */
     VX_STATUS_NO_FILE = -16,
+    /*
+     This is no packed model, or a damaged one.
+     */
+    VX_STATUS_BAD_IMAGE = -17,
 } vx_status;
 
 /*
@@ -286,6 +290,14 @@ extern "C" {
  A line of text about a status, without an end of line; one for any number. It is constant and never freed.
  */
 const char *vx_message(int status);
+
+/*
+ Finds the files of a model that `voxtral pack` put into one image, which may be followed by anything. Only the header
+ of the image is read. VX_STATUS_BAD_IMAGE if it is none, or a damaged one.
+ */
+enum vx_status vx_image_files(const uint8_t *image,
+                              size_t len,
+                              struct vx_files *files);
 
 /*
  How many bytes vx_model_open needs for these files.
