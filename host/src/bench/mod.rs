@@ -261,7 +261,7 @@ impl<'m> Bencher<'m> {
             check_interrupt()?;
             let (spent, enough) = (start.elapsed(), seconds.len() >= LEAST_WINDOWS);
             let over =
-                spent > self.share && (enough || self.from_disk) || spent > PATIENCE * self.share && discarded >= 10;
+                spent > self.share && (enough || self.from_disk) || spent > PATIENCE * self.share && discarded >= 5;
             if over || seconds.len() == MOST_WINDOWS || Instant::now() > self.deadline {
                 break;
             }
