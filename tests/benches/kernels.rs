@@ -275,6 +275,7 @@ fn attention(kernels: Kernels) {
                 keys: &held,
                 values: &held,
                 capacity,
+                first: 0,
                 cache,
             };
             let q = values(n * n_heads * head_dim);

@@ -112,6 +112,15 @@ impl AudioFile {
         Ok(Self::new(Source::Wav(Box::new(wav))))
     }
 
+    /// A file or a pipe as raw samples, whatever its first bytes are.
+    ///
+    /// # Errors
+    /// As [`AudioFile::raw_stdin`].
+    pub fn open_raw(path: &Path, raw: Raw) -> Result<Self, Error> {
+        let wav = WavFile::raw(Opened::open(path)?, raw)?;
+        Ok(Self::new(Source::Wav(Box::new(wav))))
+    }
+
     /// A microphone by its name in ALSA (`default`). It has no end.
     ///
     /// # Errors

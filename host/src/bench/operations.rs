@@ -254,6 +254,7 @@ impl<'a, 'm> Maker<'a, 'm> {
                     keys,
                     values,
                     capacity,
+                    first: 0,
                     cache,
                 };
                 // The last position that the ring was filled up to is that of the last query.

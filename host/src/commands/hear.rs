@@ -12,7 +12,7 @@ use super::console::Console;
 use super::monitor::Monitor;
 use super::output::Output;
 use super::report;
-use crate::audio::AudioFile;
+use crate::audio::{AudioFile, Raw};
 use crate::capture::{Capture, Taken};
 use crate::error::Error;
 use crate::gate::{Gate, GateOptions, Gated};
@@ -43,13 +43,14 @@ pub(super) struct Hearing<'a> {
 }
 
 impl Hearing<'_> {
-    /// Writes what is said in a file, and the report.
-    pub(super) fn file(&mut self, path: &Path) -> Result<(), Error> {
+    /// Writes what is said in a file, of raw samples if that is said of it, and the report.
+    pub(super) fn file(&mut self, path: &Path, raw: Option<Raw>) -> Result<(), Error> {
         let start = Instant::now();
-        let mut audio = if path == Path::new("-") {
-            AudioFile::stdin()?
-        } else {
-            AudioFile::open(path)?
+        let mut audio = match (path == Path::new("-"), raw) {
+            (true, None) => AudioFile::stdin()?,
+            (true, Some(raw)) => AudioFile::raw_stdin(raw)?,
+            (false, None) => AudioFile::open(path)?,
+            (false, Some(raw)) => AudioFile::open_raw(path, raw)?,
         };
         let mut samples = vec![0.0; READ_SAMPLES];
         let mut read = audio.read(&mut samples)?;
@@ -202,8 +203,16 @@ impl Ears<'_, '_> {
             seconds(samples),
             seconds(self.samples)
         ));
-        // What was said before it is decided before it.
+        // What was said before it is heard, and decided before it.
+        self.end_of_audio()?;
         self.act(Gated::Closed)?;
+        if let Some(hash) = &self.hash {
+            self.console.note(format_args!(
+                "logit hash {:016x} of the first {} samples",
+                hash.value(),
+                self.samples
+            ));
+        }
         self.output.gap(seconds(self.samples), seconds(samples))?;
         self.transcriber.skip(samples);
         self.output.hear_nothing(samples);
@@ -211,10 +220,18 @@ impl Ears<'_, '_> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    /// Nothing follows, or nothing directly: what the gate holds back is heard.
+    fn end_of_audio(&mut self) -> Result<(), Error> {
         if let Some(mut gate) = self.gate.take() {
-            gate.finish(|gated| self.act(gated))?;
+            let ended = gate.finish(|gated| self.act(gated));
+            self.gate = Some(gate);
+            ended?;
         }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.end_of_audio()?;
         let (transcriber, output, mut watch) = self.parts();
         transcriber.finish_to(output, &mut watch)
     }

@@ -88,17 +88,17 @@ struct Input {
     from_mic: Option<String>,
 }
 
-/// What standard input is, if its first bytes are not to tell it.
+/// What the audio is, if its first bytes are not to tell it.
 #[derive(Args, Debug)]
 struct RawOptions {
-    /// Standard input is raw samples stored like this
-    #[arg(long, value_name = "FORMAT")]
+    /// Files or standard input are raw samples stored like this
+    #[arg(long, value_name = "FORMAT", conflicts_with = "from_mic")]
     format: Option<RawFormat>,
-    /// Standard input is raw samples of this rate in Hz [default: 16000]
-    #[arg(long, value_name = "N")]
+    /// Raw samples are of this rate in Hz [default: 16000]
+    #[arg(long, value_name = "N", conflicts_with = "from_mic")]
     rate: Option<u32>,
-    /// Standard input is raw samples of so many channels [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Raw samples are of so many channels [default: 1]
+    #[arg(long, value_name = "N", conflicts_with = "from_mic")]
     channels: Option<u16>,
 }
 
@@ -272,7 +272,7 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
         failed |= keep_on(&mut hearing, heard)?;
     } else {
         for path in args.files() {
-            let heard = hearing.file(path);
+            let heard = hearing.file(path, args.raw.get());
             failed |= keep_on(&mut hearing, heard)?;
         }
     }

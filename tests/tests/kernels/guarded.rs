@@ -89,6 +89,7 @@ fn attention_and_rms_norm() {
                 keys: &keys,
                 values: &values,
                 capacity,
+                first: 0,
                 cache,
             };
             let (mut attended, mut normed) = (vec![0.0; q.len()], vec![0.0; q.len()]);
@@ -101,6 +102,7 @@ fn attention_and_rms_norm() {
                     keys: ks[i].floats(),
                     values: vs[i].floats(),
                     capacity,
+                    first: 0,
                     cache,
                 };
                 ops.attention(heads, window, 20, qs[i].floats(), ring, ys[i].floats());

@@ -6,9 +6,10 @@ use std::process::Command;
 use std::thread;
 
 use voxtral_tests::goldens;
+use voxtral_tests::proc;
 use voxtral_tests::program::{arg, clip, long_wav, run};
 
-use crate::support::{Running, fed, raw, told, wav};
+use crate::support::{Running, fed, raw, to_raw, told, wav};
 
 /// W8: the header arrives in 1-byte reads, a LIST chunk of 10 kB comes before the data, the pipe stays open: text
 /// appears while it is open.
@@ -116,6 +117,11 @@ fn w12_the_same_audio_has_the_same_bits_whichever_way_it_comes() {
         }
 
         let directory = tempfile::tempdir().unwrap();
+        let headless = directory.path().join("stereo.raw");
+        fs::write(&headless, stereo).unwrap();
+        let ran = run([arg(&headless), "--format", "s16le", "--channels", "2", "--debug"]);
+        assert_eq!(told(&ran, "logit hash"), told(&by_path, "logit hash"));
+
         let fifo = directory.path().join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let writer = fifo.clone();
@@ -164,4 +170,28 @@ fn d8_a_writer_that_is_too_fast_waits() {
     );
     assert_eq!(ran.stdout, by_path.stdout);
     assert_eq!(told(&ran, "logit hash"), told(&by_path, "logit hash"));
+}
+
+/// D3 in short: after a minute memory stays as it is, in speech and in silence. `ci/soak.py` takes hours, and the time.
+#[test]
+#[cfg(target_os = "linux")]
+fn d3_memory_stays_flat() {
+    let speech = goldens::clips().iter().flat_map(|clip| clip.samples.clone()).collect();
+    for (what, minute) in [("speech", speech), ("silence", vec![0.0; 60 * 16_000])] {
+        let minute: Vec<f32> = minute;
+        let bytes: Vec<u8> = to_raw(&minute).into_iter().cycle().take(2 * 60 * 16_000).collect();
+        let mut running = Running::start(&["--stdin", "--gate", "off", "--silent"]);
+        let status = format!("/proc/{}/status", running.child.id());
+        let mut anonymous = Vec::new();
+        for _ in 0..5 {
+            running.stdin().write_all(&bytes).unwrap();
+            anonymous.push(proc::bytes(&status, "RssAnon").unwrap());
+        }
+        let most = anonymous.iter().max().unwrap();
+        assert!(
+            100 * most <= 101 * anonymous[0],
+            "{what}: {anonymous:?} bytes after minutes"
+        );
+        assert_eq!(running.end().code, Some(0));
+    }
 }

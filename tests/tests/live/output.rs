@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 
 use serde_json::Value;
+use subtp::srt::{SrtTimestamp, SubRip};
+use subtp::vtt::{VttBlock, VttTimestamp, WebVtt};
 use voxtral_tests::program::{arg, clip, run};
 
 use crate::support::{Running, fed, raw};
@@ -68,37 +70,47 @@ fn json_is_one_document_with_an_object_for_each_file() {
     );
 }
 
-/// Seconds of `HH:MM:SS,mmm`, with the separator of the format.
-fn seconds(time: &str, separator: char) -> f64 {
-    let (whole, ms) = time.split_once(separator).unwrap();
-    assert!(ms.len() == 3 && whole.len() == 8, "{time}");
-    let whole = whole
-        .split(':')
-        .fold(0, |sum, part| 60 * sum + part.parse::<u32>().unwrap());
-    f64::from(whole) + ms.parse::<f64>().unwrap() / 1e3
+/// A caption as a parser of subtitles understands it: seconds, and lines.
+type Caption = (f64, f64, Vec<String>);
+
+fn seconds(hours: u8, minutes: u8, seconds: u8, milliseconds: u16) -> f64 {
+    f64::from(hours) * 3600.0 + f64::from(minutes) * 60.0 + f64::from(seconds) + f64::from(milliseconds) / 1e3
 }
 
-/// The captions of a file, of either format: times in order, lines that can be read; and their text.
-fn captions(file: &str, separator: char) -> (usize, String) {
-    let (mut text, mut last, mut count) = (vec![], 0.0, 0);
-    for block in file.trim_end().split("\n\n").filter(|block| *block != "WEBVTT") {
-        let mut lines = block.lines();
-        count += 1;
-        if separator == ',' {
-            assert_eq!(lines.next().unwrap(), count.to_string());
-        }
-        let (from, to) = lines.next().unwrap().split_once(" --> ").unwrap();
-        let (from, to) = (seconds(from, separator), seconds(to, separator));
-        assert!(last <= from && from < to && to - from <= 6.0, "{block}");
-        last = to;
-        let lines: Vec<&str> = lines.collect();
+fn of_srt(file: &str) -> Vec<Caption> {
+    let srt = SubRip::parse(file).expect("SubRip");
+    let captions = srt.subtitles.into_iter().enumerate().map(|(i, caption)| {
+        assert_eq!(caption.sequence as usize, i + 1);
+        let at = |t: SrtTimestamp| seconds(t.hours, t.minutes, t.seconds, t.milliseconds);
+        (at(caption.start), at(caption.end), caption.text)
+    });
+    captions.collect()
+}
+
+fn of_vtt(file: &str) -> Vec<Caption> {
+    let vtt = WebVtt::parse(file).expect("WebVTT");
+    let captions = vtt.blocks.into_iter().map(|block| {
+        let VttBlock::Que(cue) = block else { panic!("{block:?}") };
+        let at = |t: VttTimestamp| seconds(t.hours, t.minutes, t.seconds, t.milliseconds);
+        (at(cue.timings.start), at(cue.timings.end), cue.payload)
+    });
+    captions.collect()
+}
+
+/// Times are in order, and lines can be read; the text of all.
+fn assert_readable(captions: &[Caption]) -> String {
+    let (mut text, mut last) = (vec![], 0.0);
+    for caption in captions {
+        let (from, to, lines) = caption;
+        assert!(last <= *from && from < to && to - from <= 6.0, "{caption:?}");
+        last = *to;
         assert!(
             (1..=2).contains(&lines.len()) && lines.iter().all(|line| line.chars().count() <= 42),
-            "{block}"
+            "{caption:?}"
         );
-        text.extend(lines);
+        text.extend(lines.iter().map(String::as_str));
     }
-    (count, text.join(" "))
+    text.join(" ")
 }
 
 #[test]
@@ -110,10 +122,10 @@ fn captions_are_short_and_in_order() {
     let srt = run([arg(&file), "--output", "srt"]).stdout;
     let vtt = run([arg(&file), "--output", "vtt"]).stdout;
     assert!(vtt.starts_with("WEBVTT\n\n") && srt.starts_with("1\n"));
-    let (count, captioned) = captions(&srt, ',');
-    assert!(count > 5, "{count} captions in 40 s");
-    assert_eq!(captioned, text.trim_end());
-    assert_eq!(captions(&vtt, '.'), (count, captioned));
+    let captions = of_srt(&srt);
+    assert!(captions.len() > 5, "{} captions in 40 s", captions.len());
+    assert_eq!(assert_readable(&captions), text.trim_end());
+    assert_eq!(of_vtt(&vtt), captions);
     run([arg(&file), arg(&file), "--output", "srt"]).assert_refused(&["one input"]);
 }
 
