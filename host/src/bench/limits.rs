@@ -123,7 +123,7 @@ impl<'m> Limits<'m> {
 
     fn multiply_add_window(&self, crew: &Crew, length: Duration) -> (f64, Window) {
         // Calls of some 10 µs for each piece: more of them, so that a section is worth its threads.
-        let tasks = crew.threads() * PIECES * 4;
+        let tasks = crew.threads() * PIECES * 8;
         let window = crew.window(length, &mut || crew.each(tasks, &|_| self.peak.multiply_add()));
         (1e-9 * FLOP * tasks as f64 / window.seconds, window)
     }

@@ -1,8 +1,8 @@
 //! Short windows of time, and whether others disturbed them.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::hint;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -14,8 +14,10 @@ use crate::pool::Pool;
 const DISTURBED: f64 = 0.03;
 /// Time without a processor that is not told from none: what the clocks and a timer's interrupt cost.
 const UNNOTICED: Duration = Duration::from_micros(10);
-/// A section this long has all threads: waking one takes a small part of it.
-const LONG_SECTION: Duration = Duration::from_micros(250);
+/// The latest that a thread comes to a section if it has a processor, the time to wake it included.
+const LATE: Duration = Duration::from_micros(150);
+/// Share of a section without dependences and with small tasks in which its threads are not at work.
+const IDLE: f64 = 0.08;
 /// What opening and closing a section may take beside the work in it. A thread that loses its processor there keeps the
 /// others waiting.
 const TURN: Duration = Duration::from_micros(40);
@@ -47,10 +49,8 @@ impl Clocks {
 /// A pool that notices whether its threads had processors.
 pub(super) struct Crew {
     pool: Pool,
-    /// Nanoseconds that threads inside of sections were without a processor.
+    /// Nanoseconds that threads were without a processor in sections, or on their way to them.
     lost: AtomicU64,
-    /// Long sections that some thread did not come to.
-    missed: AtomicUsize,
     /// Time of the caller inside of sections and at their ends, where it may wait: on the wall, and its processor's.
     inside: Mutex<(Duration, Duration)>,
 }
@@ -60,7 +60,6 @@ impl Crew {
         Self {
             pool: Pool::new(threads),
             lost: AtomicU64::new(0),
-            missed: AtomicUsize::new(0),
             inside: Mutex::default(),
         }
     }
@@ -69,7 +68,8 @@ impl Crew {
         self.pool.threads()
     }
 
-    /// Calls `task` once for every index below `count`, on all threads, as core does it.
+    /// Calls `task` once for every index below `count`, on all threads, as core does it. Tasks are alike, and there are
+    /// several for each thread, so that all threads should be at work all the time.
     pub(super) fn each(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
         let next = AtomicUsize::new(0);
         let work = || {
@@ -77,14 +77,15 @@ impl Crew {
                 task(index);
             }
         };
-        self.section(&work, Duration::ZERO);
+        self.section(&work, true);
         work();
     }
 
     /// Calls `f` until `at_least` so much time has gone, once at least.
     pub(super) fn window(&self, at_least: Duration, f: &mut dyn FnMut()) -> Window {
+        // Sleeping threads are woken before the window, not in it.
+        self.each(4 * self.threads(), &|_| spin(LATE / 4));
         self.lost.store(0, Ordering::Relaxed);
-        self.missed.store(0, Ordering::Relaxed);
         *self.inside() = Default::default();
         let start = Clocks::now();
         let mut calls = 0u32;
@@ -98,51 +99,70 @@ impl Crew {
         let lost = outside + Duration::from_nanos(self.lost.load(Ordering::Relaxed));
         Window {
             seconds: wall.as_secs_f64() / f64::from(calls),
-            disturbed: lost > wall.mul_f64(DISTURBED) + UNNOTICED || self.missed.load(Ordering::Relaxed) > 0,
+            disturbed: lost > wall.mul_f64(DISTURBED) + UNNOTICED,
         }
     }
 
-    /// A section that all threads have to come to if it is `long` or longer.
-    fn section(&self, work: &(dyn Fn() + Sync), long: Duration) {
+    /// A section in which `all` threads should be at work to the end, or should at least have come.
+    fn section(&self, work: &(dyn Fn() + Sync), all: bool) {
         // The pool does nothing then, and core works behind this call.
         if self.threads() == 1 {
             return;
         }
         let came = AtomicUsize::new(0);
-        // Of the work, in nanoseconds from the start of the section.
-        let (first, last) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        // In nanoseconds from the start of the section: when threads came and went, and how long they worked.
+        let (first, latest) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let (last, worked) = (AtomicU64::new(0), AtomicU64::new(0));
         let start = Clocks::now();
         let at = || start.wall.elapsed().as_nanos() as u64;
         self.pool.run(&|| {
             came.fetch_add(1, Ordering::Relaxed);
-            first.fetch_min(at(), Ordering::Relaxed);
+            let begin = at();
+            first.fetch_min(begin, Ordering::Relaxed);
+            latest.fetch_max(begin, Ordering::Relaxed);
             let start = Clocks::now();
             work();
             let (wall, cpu) = start.since();
             last.fetch_max(at(), Ordering::Relaxed);
+            worked.fetch_add(wall.as_nanos() as u64, Ordering::Relaxed);
             let lost = wall.saturating_sub(cpu);
             self.lost.fetch_add(lost.as_nanos() as u64, Ordering::Relaxed);
         });
         let (wall, cpu) = start.since();
-        let worked = Duration::from_nanos(last.into_inner().saturating_sub(first.into_inner()));
-        let lost = wall.saturating_sub(worked).saturating_sub(TURN);
-        self.lost.fetch_add(lost.as_nanos() as u64, Ordering::Relaxed);
-        if wall > long && came.into_inner() < self.threads() {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+        let between = Duration::from_nanos(last.into_inner().saturating_sub(first.into_inner()));
+        let mut lost = wall.saturating_sub(between).saturating_sub(TURN);
+        let worked = Duration::from_nanos(worked.into_inner());
+        let idle = (wall * self.threads() as u32).saturating_sub(worked);
+        let latest = Duration::from_nanos(latest.into_inner());
+        if all {
+            lost += idle.saturating_sub(wall.mul_f64(IDLE));
+        } else if latest > LATE {
+            lost += latest;
+        } else if wall > LATE {
+            lost += wall * (self.threads() - came.into_inner()) as u32;
         }
+        self.lost.fetch_add(lost.as_nanos() as u64, Ordering::Relaxed);
         let mut inside = self.inside();
         inside.0 += wall;
         inside.1 += cpu;
     }
 
-    fn inside(&self) -> std::sync::MutexGuard<'_, (Duration, Duration)> {
+    fn inside(&self) -> MutexGuard<'_, (Duration, Duration)> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Executor for Crew {
     fn run(&self, work: &(dyn Fn() + Sync)) {
-        self.section(work, LONG_SECTION);
+        self.section(work, false);
+    }
+}
+
+/// Keeps a processor busy.
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        hint::spin_loop();
     }
 }
 
@@ -182,13 +202,6 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spin(time: Duration) {
-        let start = Instant::now();
-        while start.elapsed() < time {
-            std::hint::spin_loop();
-        }
-    }
 
     #[test]
     fn spreads_are_of_what_was_given() {
