@@ -12,8 +12,10 @@ use crate::error::Error;
 
 /// Bytes that a thread reads before it takes the next piece.
 const PIECE: usize = 2 << 20;
-/// Pieces of either kind for each thread in one call, so that none waits long for another.
-const PIECES: usize = 4;
+/// Pieces for each thread in one call: so many that none waits long for another, and that a call takes most of a window.
+const PIECES: usize = 12;
+/// Calls of the loop out of registers for each thread in one call.
+const LOOPS: usize = 64;
 
 /// What something can be bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +124,7 @@ impl<'m> Limits<'m> {
     }
 
     fn multiply_add_window(&self, crew: &Crew, length: Duration) -> (f64, Window) {
-        // Calls of some 10 µs for each piece: more of them, so that a section is worth its threads.
-        let tasks = crew.threads() * PIECES * 8;
+        let tasks = crew.threads() * LOOPS;
         let window = crew.window(length, &mut || crew.each(tasks, &|_| self.peak.multiply_add()));
         (1e-9 * FLOP * tasks as f64 / window.seconds, window)
     }

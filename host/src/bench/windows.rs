@@ -15,12 +15,12 @@ const DISTURBED: f64 = 0.03;
 /// Time without a processor that is not told from none: what the clocks and a timer's interrupt cost.
 const UNNOTICED: Duration = Duration::from_micros(10);
 /// The latest that a thread comes to a section if it has a processor, the time to wake it included.
-const LATE: Duration = Duration::from_micros(150);
+const LATE: Duration = Duration::from_micros(300);
 /// Share of a section without dependences and with small tasks in which its threads are not at work.
-const IDLE: f64 = 0.08;
-/// What opening and closing a section may take beside the work in it. A thread that loses its processor there keeps the
-/// others waiting.
-const TURN: Duration = Duration::from_micros(40);
+const IDLE: f64 = 0.1;
+/// What opening and closing a section may take beside the work in it, threads that sleep included. A thread that loses
+/// its processor there keeps the others waiting for a time slice, which is longer.
+const TURN: Duration = Duration::from_micros(300);
 
 /// Both clocks of a thread.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ impl Crew {
     /// Calls `f` until `at_least` so much time has gone, once at least.
     pub(super) fn window(&self, at_least: Duration, f: &mut dyn FnMut()) -> Window {
         // Sleeping threads are woken before the window, not in it.
-        self.each(4 * self.threads(), &|_| spin(LATE / 4));
+        self.each(4 * self.threads(), &|_| spin(LATE / 8));
         self.lost.store(0, Ordering::Relaxed);
         *self.inside() = Default::default();
         let start = Clocks::now();
