@@ -293,3 +293,91 @@ fn check_interrupt() -> Result<(), Error> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Model;
+
+    fn settings(time: Duration, from_disk: bool) -> Settings {
+        Settings {
+            kernels: Kernels::detect(),
+            threads: 1,
+            time,
+            from_disk,
+        }
+    }
+
+    /// Waiting for a disk is what such a model costs: nothing is thrown away for it, and nothing is done thrice.
+    #[test]
+    fn a_model_on_a_disk_is_measured_once_and_as_it_is() {
+        let model = Model::embedded().unwrap();
+        let mut bencher = Bencher::new(model.view(), model.weights(), &settings(Duration::ZERO, true));
+        let limits = bencher.measure_limits(1).unwrap();
+        assert!(limits.read.windows > 0 && limits.read.discarded == 0, "{limits:?}");
+        let calls = RefCell::new(0);
+        let case = Case {
+            group: Group::Whole,
+            name: "a nap".into(),
+            detail: String::new(),
+            work: Work { flop: 0.0, bytes: 1e6 },
+            seconds_of_audio: 1.0,
+            prepare: Box::new(|| {
+                Ok(Box::new(|| {
+                    *calls.borrow_mut() += 1;
+                    std::thread::sleep(2 * WINDOW);
+                    Ok(())
+                }))
+            }),
+        };
+        let measured = bencher.measure(case).unwrap().unwrap();
+        assert_eq!((measured.windows, measured.discarded, *calls.borrow()), (1, 0, 1));
+        assert_eq!(measured.resource, Resource::Memory);
+        let told = measured.told.unwrap();
+        assert!(
+            told.seconds.min >= 0.003 && told.rate.max <= 0.34 && told.fraction.max < 1.0,
+            "{told:?}"
+        );
+    }
+
+    /// What fails is told, and after the deadline nothing is begun.
+    #[test]
+    fn errors_and_the_deadline_end_a_case() {
+        let model = Model::embedded().unwrap();
+        let mut bencher = Bencher::new(model.view(), model.weights(), &settings(Duration::ZERO, false));
+        let case = |result: fn() -> Result<(), Error>| Case {
+            group: Group::Operation,
+            name: "one".into(),
+            detail: String::new(),
+            work: Work::default(),
+            seconds_of_audio: 1.0,
+            prepare: Box::new(move || Ok(Box::new(result))),
+        };
+        let failed = bencher.measure(case(|| Err(Error::NoModel)));
+        assert!(matches!(failed, Err(Error::NoModel)));
+        assert!(bencher.measure(case(|| Ok(()))).unwrap().is_some());
+        bencher.deadline = Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(bencher.measure(case(|| Err(Error::NoModel))).unwrap().is_none());
+    }
+
+    /// Of all cases, none is prepared before it is measured, and all have their own names.
+    #[test]
+    fn names_are_unique_and_words_choose() {
+        let model = Model::embedded().unwrap();
+        let bencher = Bencher::new(model.view(), model.weights(), &settings(Duration::ZERO, false));
+        let mut names: Vec<_> = bencher.cases(None).into_iter().map(|case| case.name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(
+            bencher
+                .cases(Some("rope"))
+                .iter()
+                .all(|case| case.name.contains("rope"))
+        );
+        assert_eq!(bencher.cases(Some("rope")).len(), 2);
+        assert!(bencher.cases(Some("no such")).is_empty());
+    }
+}

@@ -91,7 +91,8 @@ fn stream_len(bytes: &[u8], streams: usize) -> usize {
     bytes.len() / streams / STRIDE * STRIDE
 }
 
-/// Plain arithmetic in lanes: what a compiler makes vectors of where the build may use them.
+/// Plain arithmetic: what a compiler makes of it on a target that nothing better is written down for.
+#[cfg(not(target_arch = "x86_64"))]
 fn multiply_then_add() -> f32 {
     let mut sums = [[0.0f32; LANES]; CHAINS];
     let (a, b) = black_box((0.999, 0.001));
@@ -101,6 +102,26 @@ fn multiply_then_add() -> f32 {
         }
     }
     sums.iter().flatten().sum()
+}
+
+/// Products and sums apart, in the vectors of 4 that every x86-64 has: two for each of the lanes' 8.
+#[cfg(target_arch = "x86_64")]
+fn multiply_then_add() -> f32 {
+    use std::arch::x86_64::*;
+
+    // SAFETY: every x86-64 has these instructions; nothing but registers is touched.
+    #[allow(unused_unsafe)]
+    unsafe {
+        let (a, b) = (_mm_set1_ps(0.999), _mm_set1_ps(0.001));
+        let mut sums = [_mm_setzero_ps(); CHAINS];
+        for _ in 0..2 * STEPS {
+            for sum in &mut sums {
+                *sum = _mm_add_ps(_mm_mul_ps(*sum, a), b);
+            }
+        }
+        let all = sums.iter().fold(_mm_setzero_ps(), |a, &b| _mm_add_ps(a, b));
+        2.0 * _mm_cvtss_f32(all) * (LANES / 2) as f32
+    }
 }
 
 #[inline(always)]
