@@ -17,6 +17,11 @@ const PIECES: usize = 12;
 /// Calls of the loop out of registers for each thread in one call.
 const LOOPS: usize = 64;
 
+/// Numbers of streams that are so near to the fastest are as good. Of these the nearest to [`USUAL_STREAMS`] is taken: where
+/// memory is busy for a while all are alike, and later this one is near the fastest again.
+const ALIKE: f64 = 0.97;
+const USUAL_STREAMS: usize = 4;
+
 /// What something can be bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
@@ -173,10 +178,12 @@ impl<'m> Limits<'m> {
         }
         let [reads @ .., multiply_add] = tries.map(Try::end);
         let median = |limit: &Limit| limit.rate.map_or(0.0, |rate| rate.median);
-        let fastest = (1..=MAX_STREAMS)
+        let fastest = reads.iter().map(median).fold(0.0, f64::max);
+        let (streams, read) = (1..=MAX_STREAMS)
             .zip(reads)
-            .reduce(|a, b| if median(&b.1) > median(&a.1) { b } else { a });
-        let (streams, read) = fastest.unwrap_or((1, multiply_add));
+            .filter(|(_, read)| median(read) >= ALIKE * fastest)
+            .min_by_key(|(streams, _)| streams.abs_diff(USUAL_STREAMS))
+            .unwrap_or((USUAL_STREAMS, multiply_add));
         Ok(Measured {
             threads: crew.threads(),
             streams,
