@@ -10,8 +10,9 @@ use super::windows::{Crew, Spread, Window};
 use super::{LEAST_WINDOWS, MOST_WINDOWS, PATIENCE, WINDOW, check_interrupt};
 use crate::error::Error;
 
-/// Bytes that a thread reads before it takes the next piece.
-const PIECE: usize = 2 << 20;
+/// Bytes that a thread reads before it takes the next piece. No multiple of a large power of two, and neither are its
+/// parts: streams would move over the same channels and banks of memory in step.
+const PIECE: usize = 2_000_000;
 /// Pieces for each thread in one call: so many that none waits long for another, and that a call takes most of a window.
 const PIECES: usize = 12;
 /// Calls of the loop out of registers for each thread in one call.
