@@ -220,8 +220,8 @@ impl Session {
         }
     }
 
-    /// A session in the middle of its audio, for measuring: the next position is `position`, at most [`MAX_ORIGIN`], and what
-    /// the caches hold of earlier ones is whatever lies in the state's memory, which must be finite numbers.
+    /// A session in the middle of its audio, for measuring: the next position is `position`, at most [`MAX_ORIGIN`], and
+    /// what the caches hold of earlier ones is whatever lies in the state's memory, which must be finite numbers.
     ///
     /// Its steps work as those of a session that came that far, and what they decide means nothing. Positions of the
     /// prompt do not come if `position` is behind them. [`Session::reset`] leads to the start.

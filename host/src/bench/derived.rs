@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use voxtral_core::format::params::Params;
 
-use super::Measured;
 use super::operations::CHUNKS;
 use super::whole::Parts;
+use super::{Measured, Told};
 
 /// One such number.
 #[derive(Clone, Debug)]
@@ -19,11 +19,11 @@ pub(crate) struct Derived {
 
 /// Everything whose measurements are there.
 pub(super) fn derive(params: &Params, measured: &[Measured], passes: &[(usize, Parts)]) -> Vec<Derived> {
-    let seconds: HashMap<&str, f64> = measured
+    let told = measured
         .iter()
-        .filter_map(|measured| Some((measured.name.as_str(), measured.told?.seconds.median)))
+        .filter_map(|measured| Some((measured.name.as_str(), measured.told?)))
         .collect();
-    let times = Times { params, seconds };
+    let times = Times { params, told };
     let mut derived = times.columns();
     derived.extend(times.fills(measured));
     derived.extend(times.copied());
@@ -33,13 +33,14 @@ pub(super) fn derive(params: &Params, measured: &[Measured], passes: &[(usize, P
 
 struct Times<'a> {
     params: &'a Params,
-    /// Medians by name.
-    seconds: HashMap<&'a str, f64>,
+    /// Measurements by name.
+    told: HashMap<&'a str, Told>,
 }
 
 impl Times<'_> {
+    /// Median of the seconds.
     fn get(&self, name: &str) -> Option<f64> {
-        self.seconds.get(name).copied()
+        self.told.get(name).map(|told| told.seconds.median)
     }
 
     /// All products of one decoder pass, with the head.
@@ -75,10 +76,12 @@ impl Times<'_> {
         measured.iter().filter_map(ratio).collect()
     }
 
+    /// Beside the limit, because the two were not measured at the same time.
     fn copied(&self) -> Option<Derived> {
+        let fraction = |name| self.told.get(name).map(|told| told.fraction.median);
         Some(Derived {
             name: "decoder w1, speed from the mapped file over that from a copy".into(),
-            value: self.get("decoder w1 copied to memory, 1 column")? / self.get("decoder w1, 1 column")?,
+            value: fraction("decoder w1, 1 column")? / fraction("decoder w1 copied to memory, 1 column")?,
         })
     }
 
@@ -139,8 +142,8 @@ impl Times<'_> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::Spread;
     use super::super::limits::Resource;
-    use super::super::{Spread, Told};
     use super::*;
     use crate::Model;
 
@@ -157,7 +160,7 @@ mod tests {
                 seconds: spread(seconds),
                 rate: spread(1.0),
                 limit: spread(1.0),
-                fraction: spread(1.0),
+                fraction: spread(1.0 / seconds),
             }),
             windows: 1,
             discarded: 0,
