@@ -2,6 +2,7 @@
 //!
 //! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
+mod bench;
 mod captions;
 mod completions;
 mod console;
@@ -78,6 +79,7 @@ enum Command {
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
     Prime(prime::Prime),
+    Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -101,6 +103,7 @@ pub fn main() -> ExitCode {
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Prime(args)) => prime::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };
