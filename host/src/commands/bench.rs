@@ -54,7 +54,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let kernels = kernels::choose();
     if args.realtime {
-        return realtime(args, &model, cores);
+        return realtime(args, &model, cores, start);
     }
     let weights = model.weights();
     let from_disk = usage::available().is_some_and(|available| available < weights.len() as u64);
@@ -138,7 +138,7 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
 }
 
 /// `--realtime`.
-fn realtime(args: &Bench, model: &Model, cores: usize) -> Result<ExitCode, Error> {
+fn realtime(args: &Bench, model: &Model, cores: usize, start: Instant) -> Result<ExitCode, Error> {
     /// Weights that take a second or so for each second of audio.
     const LARGE: usize = 1 << 30;
     let console = Console::new(false);
@@ -162,7 +162,7 @@ fn realtime(args: &Bench, model: &Model, cores: usize) -> Result<ExitCode, Error
             report.realtime(&realtime::measure(model, threads, batch, seconds)?)?;
         }
     }
-    report.end(Duration::ZERO)?;
+    report.end(start.elapsed())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -210,7 +210,9 @@ impl Report {
                 )
             }
             Self::Json(all) => {
-                ["limits", "operations", "passes", "derived"].map(|list| all.remove(list));
+                for list in ["limits", "operations", "passes", "derived"] {
+                    all.remove(list);
+                }
                 all.insert("realtime".into(), json!([]));
                 all.insert("seconds_of_audio".into(), seconds.into());
                 Ok(())
