@@ -365,7 +365,7 @@ fn filled_cache(kernels: Kernels, executor: &dyn Executor, threads: usize) {
     };
     let width = heads.n_heads * heads.head_dim;
     // Bytes of the decoder and of the tied head, for each of the layers.
-    let layer = (6_062_929_920 + 805_306_368) / 26;
+    let layer = (6_062_929_920.0 + 805_306_368.0) / 26.0;
     let (rows, cols) = (1536, 3072);
     let x = values(cols);
     let mut outputs = vec![0.0; rows];
@@ -384,7 +384,7 @@ fn filled_cache(kernels: Kernels, executor: &dyn Executor, threads: usize) {
                 ),
                 "layer/s",
                 Timed {
-                    units: (2 * rows * cols) as f64 / layer as f64,
+                    units: READ as f64 / layer,
                     threads,
                     f: &mut || {
                         at = (at + READ) % (large_weights().len() - READ);

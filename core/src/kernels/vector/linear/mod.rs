@@ -29,6 +29,10 @@ const AHEAD: usize = 384;
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
+/// Memory in which no vector lies across two lines of the caches.
+#[repr(align(64))]
+struct Aligned<T>(#[allow(dead_code)] T);
+
 /// The biases of a panel of `rows` weight rows, `first` and every `step`-th after it.
 fn panel_bias(job: &Linear, first: usize, step: usize, rows: usize) -> Option<[f32; MOST]> {
     let mut values = [0.0; MOST];
