@@ -7,7 +7,7 @@ use super::super::super::linear::Linear;
 use super::super::super::matrix::{Native, with_storage};
 use super::super::super::split::Band;
 use super::super::Vector;
-use super::super::tile::{Columns, Load, Strided, reduced, tile};
+use super::super::tile::{Columns, Load, Strided, fetching_tile, reduced};
 use super::{Aligned, LINE, MOST, Panel, Panels};
 
 /// Rows of a panel.
@@ -153,7 +153,7 @@ unsafe fn part<V: Vector, const C: usize>(
             for c in 0..C {
                 sums[c] = lanes.add(c * PANEL).cast::<[V; 4]>().read();
             }
-            tile::<V, Native, 4, C>(w, x, count, &mut sums);
+            fetching_tile::<V, Native, 4, C>(w, x, count, &mut sums, |_| ());
             for c in 0..C {
                 lanes.add(c * PANEL).cast::<[V; 4]>().write(sums[c]);
             }
