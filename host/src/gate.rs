@@ -19,6 +19,11 @@ pub struct GateOptions {
     pub lead_in: f32,
 }
 
+impl GateOptions {
+    /// The shortest hold that cuts no words: the usual lead-in, all of which is held back before it is decided.
+    pub const LEAST_HOLD: f32 = 0.5;
+}
+
 impl Default for GateOptions {
     fn default() -> Self {
         Self {

@@ -22,6 +22,7 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod audio;
+mod bench;
 mod capture;
 pub mod commands;
 mod error;
@@ -32,6 +33,7 @@ pub mod kernels;
 mod map;
 mod model;
 mod onset;
+mod patience;
 mod pool;
 mod recognise;
 mod shards;

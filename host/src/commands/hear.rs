@@ -56,7 +56,7 @@ impl Hearing<'_> {
         let mut read = audio.read(&mut samples)?;
         self.console.begin_bar(path, audio.seconds());
         let mut samples_read = 0;
-        let heard = self.hear(path, start, |ears| {
+        let heard = self.hear(path, Some(start), |ears| {
             while read > 0 {
                 samples_read += read as u64;
                 ears.push(&samples[..read])?;
@@ -95,7 +95,7 @@ impl Hearing<'_> {
         let chunk = self.transcriber.layout().options().chunk;
         let least = if chunk == 1 { LOOK_AHEAD } else { WORTH };
         let mut samples = Vec::new();
-        self.hear(name, Instant::now(), |ears| {
+        self.hear(name, None, |ears| {
             loop {
                 let interrupted = interrupt::flag().load(Ordering::Relaxed);
                 let patience = if interrupted { Duration::ZERO } else { PATIENCE };
@@ -107,7 +107,8 @@ impl Hearing<'_> {
                     Taken::Nothing => {}
                     Taken::End => return Ok(()),
                 }
-                ears.monitor.numbers(ears.samples, capture.waiting());
+                ears.monitor
+                    .numbers(ears.samples, capture.waiting(), ears.gate.is_some());
                 if interrupted {
                     return Ok(());
                 }
@@ -119,11 +120,12 @@ impl Hearing<'_> {
         Ok(())
     }
 
-    /// An input from its beginning to its end; `feed` gives its audio.
+    /// An input from its beginning to its end; `feed` gives its audio. A live one has no `start` that says anything:
+    /// most of the time is waiting for it.
     fn hear(
         &mut self,
         name: &Path,
-        start: Instant,
+        start: Option<Instant>,
         mut feed: impl FnMut(&mut Ears<'_, '_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.transcriber.reset();
@@ -144,14 +146,15 @@ impl Hearing<'_> {
         feed(&mut ears)?;
         ears.finish()?;
         let samples = ears.samples;
-        self.output.end(samples as f64 / SAMPLE_RATE as f64)?;
+        self.output.end()?;
         self.monitor.end();
         self.peak.sample();
 
         // The report is written below the text, not above a bar.
         self.console.end_bar();
         let (session, timings) = (self.transcriber.session(), self.transcriber.timings());
-        report::times(self.console, name, samples, start.elapsed(), timings);
+        let wall = start.map(|start| start.elapsed());
+        report::times(self.console, name, samples, wall, timings);
         if self.debug {
             report::details(self.console, timings);
             self.console
@@ -180,6 +183,7 @@ impl Ears<'_, '_> {
     fn push(&mut self, samples: &[f32]) -> Result<(), Error> {
         self.samples += samples.len() as u64;
         self.output.hear(samples);
+        self.monitor.hear(samples);
         match self.gate.take() {
             None => self.act(Gated::Audio(samples))?,
             Some(mut gate) => {
