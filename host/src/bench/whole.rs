@@ -119,6 +119,7 @@ fn options(chunk: usize) -> Options {
         left_pad_tokens: PROMPT - 7,
         chunk,
         decoder_window: None,
+        logits: false,
         cache: Default::default(),
         stop_at_end_of_text: false,
         bos: 0,
