@@ -106,6 +106,15 @@ impl<'a> Stored<'a> {
         }
     }
 
+    /// Where element `index` would lie.
+    #[inline(always)]
+    pub(super) fn address(&self, index: usize) -> *const u8 {
+        match self {
+            Self::F32(values) => values.as_ptr().wrapping_add(index).cast(),
+            Self::Bf16(bytes) => bytes.as_ptr().wrapping_add(2 * index),
+        }
+    }
+
     /// Some of the elements; they exist, or this panics.
     #[inline(always)]
     pub(super) fn part(&self, elements: Range<usize>) -> Self {

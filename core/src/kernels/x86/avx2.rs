@@ -36,15 +36,15 @@ impl Set for Avx2Fma {
     }
 
     #[inline(always)]
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+        unsafe { vector::scores::<Lanes>(q, keys, ahead, at, scores) }
     }
 
     #[inline(always)]
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+        unsafe { vector::accumulate::<Lanes>(p, at, values, ahead, y) }
     }
 }
 
