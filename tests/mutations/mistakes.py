@@ -36,7 +36,7 @@ END = (integration("session", "d5_without_end_of_text"), r"left == right` failed
 ORDER = (integration("kernels", "every_tail_and_tile"), r'left == right` failed: Kernels\("avx2\+fma"\)')
 BATCH = (integration("kernels", "linear_depends_neither_on_batch"), r"batches of \d+")
 PIECES = (integration("kernels", "linear_argmax_takes_the_lowest_of_equals"), r"left == right` failed")
-LARGEST = (integration("kernels", "linear_argmax_is_the_argmax_of_linear"), r"left == right` failed")
+LARGEST = (integration("kernels", "linear_argmax_is_the_argmax_of_linear"), r"assertion failed: `\(left == right\)`")
 ROUNDED = (integration("kernels", "a_cache_of_bf16_rounds_to_nearest_even"), r"left == right` failed")
 ROTATIONS = (("-p", "voxtral-core", "--lib", "rotary"), r"position \d+: ")
 
@@ -458,7 +458,7 @@ MISTAKES = [
     Mistake(
         "ties to the highest piece",
         "of equal logits the lowest id wins, without stored logits as well; one in a later piece",
-        ((ARGMAX, "if found[0] > largest {", "if found[0] >= largest {"),),
+        ((ARGMAX, "if largest[2 * c] > best {", "if largest[2 * c] >= best {"),),
         *PIECES,
     ),
     Mistake(
@@ -467,7 +467,7 @@ MISTAKES = [
         (
             (
                 ARGMAX,
-                "            if found[0].is_nan() {\n                return None;\n            }\n",
+                "                if largest[2 * c].is_nan() {\n                    index = None;\n                    break;\n                }\n",
                 "",
             ),
         ),

@@ -120,7 +120,6 @@ fn options(chunk: usize) -> Options {
         chunk,
         batch: 1,
         decoder_window: None,
-        logits: false,
         cache: Default::default(),
         logits: false,
         stop_at_end_of_text: false,
