@@ -238,6 +238,15 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
     // A window's share of rows at a time.
     let part = 1536;
     let size = part * cols * storage.size();
+    let line = |n: usize| {
+        format!(
+            "decode {} {storage:?} {cols} wide by {n}, {threads} threads",
+            kernels.name()
+        )
+    };
+    if !(1..=8).any(|n| wanted(&line(n))) {
+        return;
+    }
     let streams = best_streams(executor, threads);
     for n in 1..=8 {
         let x = values(n * cols);
@@ -248,10 +257,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
             &large_weights()[*at * cols * storage.size()..][..size]
         };
         compare(
-            &format!(
-                "decode {} {storage:?} {cols} wide by {n}, {threads} threads",
-                kernels.name()
-            ),
+            &line(n),
             "GB/s",
             Timed {
                 units: 1e-9 * size as f64,
