@@ -17,7 +17,7 @@ use crate::audio::{HOP, MEL_BINS, WINDOW};
 use crate::format::params::Params;
 use crate::format::tekken::Vocabulary;
 pub use crate::kernels::CacheType;
-use crate::kernels::Heads;
+use crate::kernels::{Heads, activations_len};
 use crate::model::{CONV_KERNEL, decoder, encoder};
 
 /// Samples of one decoder position: 80 ms.
@@ -411,9 +411,14 @@ impl Layout {
     fn adapter<C: Carve>(&self, c: &mut C, positions: usize) -> Result<AdapterPass<C::Piece>, LayoutError> {
         let frames = self.frames(positions)?;
         let encoder = self.encoder_stream(c, frames)?;
+        let concatenated = product(
+            "normed frames",
+            &[self.params.downsample_factor, self.params.encoder.dim],
+        )?;
         let scratch = AdapterScratch {
             n: c.piece("normed frames", &[frames, self.params.encoder.dim])?,
             hidden: c.piece("hidden layer", &[positions, self.params.decoder.dim])?,
+            quantised: quantised(c, positions, concatenated.max(self.params.decoder.dim))?,
         };
         Ok((encoder, scratch))
     }
@@ -454,6 +459,7 @@ fn layer<C: Carve>(
     heads: Heads,
     hidden_dim: usize,
 ) -> Result<LayerScratch<C::Piece>, LayoutError> {
+    let widest = dim.max(hidden_dim).max(heads.n_heads.saturating_mul(heads.head_dim));
     Ok(LayerScratch {
         n: c.piece("normed stream", &[rows, dim])?,
         q: c.piece("queries", &[rows, heads.n_heads, heads.head_dim])?,
@@ -462,7 +468,17 @@ fn layer<C: Carve>(
         a: c.piece("attention output", &[rows, heads.n_heads, heads.head_dim])?,
         gate: c.piece("feed-forward gate", &[rows, hidden_dim])?,
         up: c.piece("feed-forward up", &[rows, hidden_dim])?,
+        quantised: quantised(c, rows, widest)?,
     })
+}
+
+/// What linear maps of rows of at most `width` values put their input into, where weights lie in blocks.
+fn quantised<C: Carve>(c: &mut C, rows: usize, width: usize) -> Result<C::Piece, LayoutError> {
+    let name = "activations of 8 bits";
+    c.piece(
+        name,
+        &[activations_len(rows, width).ok_or(LayoutError::TooLarge { name })?],
+    )
 }
 
 /// Room for what the first query of the widest pass still sees, and for the pass itself.
@@ -582,12 +598,15 @@ pub(crate) struct LayerScratch<P> {
     pub(crate) a: P,
     pub(crate) gate: P,
     pub(crate) up: P,
+    /// Where linear maps put their input as 8 bits.
+    pub(crate) quantised: P,
 }
 
 /// Scratch of the adapter.
 pub(crate) struct AdapterScratch<P> {
     pub(crate) n: P,
     pub(crate) hidden: P,
+    pub(crate) quantised: P,
 }
 
 /// Scratch that lives through a decoder pass and the output head.

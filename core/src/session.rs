@@ -508,7 +508,7 @@ impl Session {
 
         let rows = usize::try_from(positions).unwrap_or(usize::MAX);
         let queued = usize::try_from(first.saturating_sub(self.queued_from)).unwrap_or(usize::MAX);
-        let (state, (mut decoder, layer)) = memory.decoder(rows)?;
+        let (state, (mut decoder, mut layer)) = memory.decoder(rows)?;
         let embeddings = state.embeddings.chunks_exact(dim).skip(queued);
         for (row, embedding) in decoder.x.chunks_exact_mut(dim).zip(embeddings) {
             row.copy_from_slice(embedding);
@@ -522,7 +522,7 @@ impl Session {
             state.ada,
             state.decoder_cache,
             &mut decoder,
-            layer,
+            &mut layer,
         )?;
 
         let last = end.saturating_sub(1);
@@ -530,7 +530,7 @@ impl Session {
             self.decoded = end;
             return Ok(Step::Worked);
         }
-        model::decoder::head(&mut pass, last, &mut decoder)?;
+        model::decoder::head(&mut pass, last, &mut decoder, layer.quantised)?;
         let Some(id) = pass.ops.argmax(decoder.logits) else {
             return Err(SessionError::NotANumber {
                 stage: Stage::Logits,

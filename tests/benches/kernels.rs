@@ -187,14 +187,14 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
     let ops = Ops::new(kernels, executor);
     // A window's share of rows at a time.
     let part = 1536;
-    let size = part * cols * storage.size();
+    let size = part * storage.row_bytes(cols).unwrap();
     for n in [1, 2, 3, 4, 8] {
         let x = values(n * cols);
         let mut y = vec![0.0f32; n * part];
         let (mut at, mut limit_at) = (0, rows / 2 / part * part);
         let part_of = |at: &mut usize| {
             *at = (*at + part) % rows;
-            &large_weights()[*at * cols * storage.size()..][..size]
+            &large_weights()[*at * storage.row_bytes(cols).unwrap()..][..size]
         };
         compare(
             &format!(
@@ -207,7 +207,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
                 threads,
                 f: &mut || {
                     let w = Matrix::new(part_of(&mut at), part, cols, storage).unwrap();
-                    ops.linear(&w, None, black_box(&x), &mut y);
+                    ops.linear(&w, None, black_box(&x), &mut [], &mut y);
                 },
             },
             Timed {
@@ -223,7 +223,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
 fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
     for (rows, cols) in [(5120, 1280), (1280, 5120), (2048, 1280)] {
         for n in [4, 8, 100, 300] {
-            let bytes = &large_weights()[..rows * cols * storage.size()];
+            let bytes = &large_weights()[..rows * storage.row_bytes(cols).unwrap()];
             let w = Matrix::new(bytes, rows, cols, storage).unwrap();
             let x = values(n * cols);
             let mut y = vec![0.0f32; n * rows];
@@ -237,7 +237,7 @@ fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads
                 Timed {
                     units: 2e-9 * (rows * cols * n) as f64,
                     threads,
-                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut y),
+                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut [], &mut y),
                 },
                 Timed {
                     units: limits::GFLOP * threads as f64,

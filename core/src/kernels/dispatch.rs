@@ -102,6 +102,11 @@ impl Kernels {
         unsafe { (self.table.linear)(job, band) }
     }
 
+    pub(super) fn quantise(&self, cols: usize, x: &[f32], out: &mut [f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.quantise)(cols, x, out) }
+    }
+
     pub(super) fn attention(&self, job: &Attention, band: &mut Band) {
         // SAFETY: whoever made `self` proved that the machine has the set.
         unsafe { (self.table.attention)(job, band) }

@@ -38,8 +38,11 @@ macro_rules! require {
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod aarch64;
+mod activations;
 mod attention;
+mod blocks;
 mod dispatch;
+mod encode;
 mod executor;
 mod linear;
 mod math;
@@ -58,8 +61,10 @@ mod vector;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
+pub use activations::activations_len;
 pub use attention::Heads;
 pub use dispatch::{Class, InstructionSet, Kernels};
+pub use encode::{EncodeError, encode_row};
 pub use executor::{Executor, Serial};
 pub use math::exp;
 pub use matrix::{Matrix, Storage};

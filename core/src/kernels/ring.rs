@@ -116,13 +116,13 @@ impl<'a> Stored<'a> {
 
 /// The memory of some values.
 #[inline(always)]
-fn bytes(values: &[f32]) -> &[u8] {
+pub(super) fn bytes(values: &[f32]) -> &[u8] {
     // SAFETY: the same memory, borrowed as long; f32 has no padding, and bytes have no alignment.
     unsafe { core::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 /// The memory of some values, to be written.
-fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
+pub(super) fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
     // SAFETY: as for `bytes`; whatever is written, any bits are an f32.
     unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

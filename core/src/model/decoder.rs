@@ -27,7 +27,7 @@ pub(crate) fn embed(pass: &mut Pass, tokens: impl Iterator<Item = u32>, x: &mut 
     Ok(())
 }
 
-/// All layers over the residual stream of `scratch.x`, `[n][dim]`, positions `first..first + n`.
+/// All layers over the residual stream of `decoder.x`, `[n][dim]`, positions `first..first + n`.
 ///
 /// `x += Wo a` with `a` the grouped attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n))` with
 /// `n = RMSNorm(x) * (1 + s)` and `s` the layer's row of `ada`.
@@ -38,7 +38,7 @@ pub(crate) fn layers(
     ada: &[f32],
     cache: &mut [f32],
     decoder: &mut DecoderScratch<&mut [f32]>,
-    scratch: LayerScratch<&mut [f32]>,
+    scratch: &mut LayerScratch<&mut [f32]>,
 ) -> Result<(), WeightsError> {
     let Pass { model, ops, .. } = pass;
     let p = &model.params().decoder;
@@ -52,6 +52,7 @@ pub(crate) fn layers(
         a,
         gate,
         up,
+        quantised,
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
 
@@ -60,37 +61,38 @@ pub(crate) fn layers(
         let w = model.decoder_layer(layer)?;
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
-        ops.linear(&w.wq, None, n, q);
-        ops.linear(&w.wk, None, n, k);
-        ops.linear(&w.wv, None, n, v);
+        ops.linear(&w.wq, None, n, quantised, q);
+        ops.linear(&w.wk, None, n, quantised, k);
+        ops.linear(&w.wv, None, n, quantised, v);
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, first, k, v);
         ops.attention(heads, layout.decoder_window(), first, q, cache.ring(), a);
-        ops.linear_add(&w.wo, None, a, x);
+        ops.linear_add(&w.wo, None, a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
         ops.modulate(s, n);
-        ops.linear(&w.w1, None, n, gate);
-        ops.linear(&w.w3, None, n, up);
+        ops.linear(&w.w1, None, n, quantised, gate);
+        ops.linear(&w.w3, None, n, quantised, up);
         ops.silu_mul(gate, up);
-        ops.linear_add(&w.w2, None, gate, x);
+        ops.linear_add(&w.w2, None, gate, quantised, x);
     }
     Ok(())
 }
 
-/// Logits of the last row of `scratch.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
+/// Logits of the last row of `decoder.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
 pub(crate) fn head(
     pass: &mut Pass,
     position: u64,
-    scratch: &mut DecoderScratch<&mut [f32]>,
+    decoder: &mut DecoderScratch<&mut [f32]>,
+    quantised: &mut [f32],
 ) -> Result<(), WeightsError> {
     let Pass { model, ops, probe } = pass;
     let p = &model.params().decoder;
-    let DecoderScratch { x, last, logits, .. } = scratch;
+    let DecoderScratch { x, last, logits, .. } = decoder;
     let x = &x[x.len() - p.dim..];
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
-    ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, logits);
+    ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, quantised, logits);
     probe.stage(Stage::Logits, position, logits);
     Ok(())
 }

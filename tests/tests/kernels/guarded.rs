@@ -39,13 +39,13 @@ fn linear() {
                     for kernels in all_kernels() {
                         let ops = Ops::new(kernels, &Serial);
                         let mut expected = vec![0.0; n * rows];
-                        ops.linear(&w.matrix(), None, &x, &mut expected);
+                        ops.linear(&w.matrix(), None, &x, &mut [], &mut expected);
                         for place in &mut places {
                             place.bytes().copy_from_slice(bytes);
                             let matrix = Matrix::new(place.bytes(), rows, cols, storage).unwrap();
                             for (x, y) in xs.iter_mut().zip(&mut ys) {
                                 y.floats().fill(0.0);
-                                ops.linear(&matrix, None, x.floats(), y.floats());
+                                ops.linear(&matrix, None, x.floats(), &mut [], y.floats());
                                 assert!(
                                     same_bits(y.floats(), &expected),
                                     "{kernels:?} {storage:?} {rows}x{cols}"

@@ -1,9 +1,11 @@
 //! The kernels against the written definition of their order, against f64, and against each other.
 
 mod attention;
+mod blocks;
 mod canonical;
 mod data;
 mod elementwise;
+mod encoding;
 mod executors;
 #[cfg(unix)]
 mod guarded;

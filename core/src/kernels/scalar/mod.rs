@@ -2,6 +2,7 @@
 //!
 //! They are written in arrays of 8 lanes, which compilers turn into whatever vectors a target's baseline has.
 
+pub(super) mod blocks;
 mod tiles;
 
 use core::marker::PhantomData;
@@ -21,7 +22,7 @@ pub(super) static SEPARATE: Table = table!(Scalar<Separate>,);
 pub(super) static FUSED: Table = table!(Scalar<Fused>,);
 
 /// The multiply-accumulate of a class.
-trait Mac {
+pub(super) trait Mac {
     const NAME: &'static str;
     const CLASS: Class;
     fn mac(a: f32, b: f32, acc: f32) -> f32;
@@ -30,7 +31,7 @@ trait Mac {
 /// [`Class::Separate`].
 struct Separate;
 /// [`Class::Fused`].
-struct Fused;
+pub(super) struct Fused;
 
 impl Mac for Separate {
     const NAME: &'static str = "scalar";
@@ -58,7 +59,7 @@ impl<M: Mac> Set for Scalar<M> {
     const CLASS: Class = M::CLASS;
 
     unsafe fn linear(job: &Linear, band: &mut Band) {
-        with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band));
+        with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band), L => blocks::linear::<L, M>(job, band));
     }
 
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {

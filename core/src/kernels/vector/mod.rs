@@ -7,6 +7,7 @@
 #![allow(clippy::needless_range_loop)]
 
 mod attention;
+mod blocks;
 mod linear;
 mod tile;
 
