@@ -10,8 +10,10 @@ use super::ring::{bytes, bytes_mut};
 
 /// Values of f32 in front of a group's levels: its scales, then the sums of the levels of its blocks (i32).
 const FRONT: usize = 2 * BLOCKS;
+/// The same in bytes.
+pub(super) const FRONT_BYTES: usize = 4 * FRONT;
 /// Bytes of the scales, and of the sums.
-const PART: usize = 4 * BLOCKS;
+pub(super) const PART: usize = 4 * BLOCKS;
 /// Added to a value of at most 2^22 either way and so rounded to an integer, which is then in the lowest bits.
 const ROUNDING: f32 = 12_582_912.0;
 /// Below this a reciprocal times 127 may be infinite: 2^-119.
@@ -59,7 +61,7 @@ impl<'a> Activations<'a> {
 /// Where in a row of activations group `index` begins.
 #[inline(always)]
 pub(super) const fn group_start(index: usize) -> usize {
-    index * (4 * FRONT + GROUP)
+    index * (FRONT_BYTES + GROUP)
 }
 
 /// The parts of a group: scales, sums of levels, and levels.
@@ -77,7 +79,7 @@ pub(super) fn parts(group: &[u8]) -> (&[u8], &[u8], &[u8]) {
 pub(super) fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
     let stride = activations_len(1, cols).unwrap_or(0);
     for (x, out) in x.chunks_exact(cols).zip(out.chunks_exact_mut(stride)) {
-        let groups = bytes_mut(out).chunks_mut(4 * FRONT + GROUP);
+        let groups = bytes_mut(out).chunks_mut(FRONT_BYTES + GROUP);
         for (x, out) in x.chunks(GROUP).zip(groups) {
             quantise_group(x, out);
         }
@@ -108,7 +110,7 @@ fn quantise_group(x: &[f32], out: &mut [u8]) {
         scales[l] = scale;
         inverses[4 * l..4 * l + 4].fill(inverse);
     }
-    let (front, levels) = out.split_at_mut(4 * FRONT);
+    let (front, levels) = out.split_at_mut(FRONT_BYTES);
     let mut sums = [0i32; STEP];
     for (x, levels) in x.chunks_exact(STEP).zip(levels.chunks_exact_mut(STEP)) {
         for i in 0..STEP {

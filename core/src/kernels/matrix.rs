@@ -69,6 +69,26 @@ macro_rules! with_storage {
 }
 pub(super) use with_storage;
 
+/// Calls a generic function for the levels of a storage in blocks, and nothing for others.
+#[allow(unused_macros)]
+macro_rules! with_levels {
+    ($storage:expr, $levels:ident => $call:expr) => {
+        match $storage {
+            $crate::kernels::Storage::Q8 => {
+                type $levels = $crate::kernels::blocks::Q8;
+                $call
+            }
+            $crate::kernels::Storage::Q4 => {
+                type $levels = $crate::kernels::blocks::Q4;
+                $call
+            }
+            _ => {}
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(super) use with_levels;
+
 /// A way to read f32 values out of a slice: `UNITS` units of the slice make one value. Every decoding is exact.
 pub(super) trait Element {
     /// What the slice consists of: bytes for weights, f32 for activations.

@@ -13,7 +13,7 @@ const TOGETHER: usize = 8;
 ///
 /// Lane `l` takes block `l` of every group, in rising order: the sum of the products of levels, which is exact, times
 /// the product of the two scales, by one multiply-accumulate of the class.
-pub(in super::super) fn linear<L: Levels, M: Mac>(job: &Linear, band: &mut Band) {
+pub(super) fn linear<L: Levels, M: Mac>(job: &Linear, band: &mut Band) {
     let w = job.weights();
     let n = band.height();
     let (start, width) = (band.start(), band.width());

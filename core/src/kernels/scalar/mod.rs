@@ -2,7 +2,7 @@
 //!
 //! They are written in arrays of 8 lanes, which compilers turn into whatever vectors a target's baseline has.
 
-pub(super) mod blocks;
+mod blocks;
 mod tiles;
 
 use core::marker::PhantomData;
@@ -22,7 +22,7 @@ pub(super) static SEPARATE: Table = table!(Scalar<Separate>,);
 pub(super) static FUSED: Table = table!(Scalar<Fused>,);
 
 /// The multiply-accumulate of a class.
-pub(super) trait Mac {
+trait Mac {
     const NAME: &'static str;
     const CLASS: Class;
     fn mac(a: f32, b: f32, acc: f32) -> f32;
@@ -31,7 +31,7 @@ pub(super) trait Mac {
 /// [`Class::Separate`].
 struct Separate;
 /// [`Class::Fused`].
-pub(super) struct Fused;
+struct Fused;
 
 impl Mac for Separate {
     const NAME: &'static str = "scalar";

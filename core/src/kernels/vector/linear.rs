@@ -41,10 +41,6 @@ fn panel_bias(job: &Linear, first: usize, step: usize, rows: usize) -> Option<[f
 /// The machine has the set.
 #[inline(always)]
 pub(in super::super) unsafe fn linear<V: Vector>(job: &Linear, band: &mut Band) {
-    if job.weights().storage().is_blocks() {
-        // SAFETY: by the caller.
-        return unsafe { super::blocks::linear::<V>(job, band) };
-    }
     let n = band.height();
     let panels = |rows: usize, streams: bool| Panels {
         job,

@@ -12,6 +12,7 @@ mod linear;
 mod tile;
 
 pub(super) use attention::{accumulate, scores};
+pub(super) use blocks::{Integers, Products, linear as linear_blocks};
 pub(super) use linear::linear;
 pub(super) use tile::dot;
 

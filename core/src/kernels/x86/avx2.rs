@@ -26,7 +26,13 @@ impl Set for Avx2Fma {
     #[inline(always)]
     unsafe fn linear(job: &Linear, band: &mut Band) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::linear::<Lanes>(job, band) }
+        unsafe {
+            if job.weights().storage().is_blocks() {
+                vector::linear_blocks::<Lanes>(job, band);
+            } else {
+                vector::linear::<Lanes>(job, band);
+            }
+        }
     }
 
     #[inline(always)]
@@ -49,7 +55,7 @@ impl Set for Avx2Fma {
 }
 
 #[derive(Clone, Copy)]
-struct Lanes(__m256);
+pub(super) struct Lanes(pub(super) __m256);
 
 impl Vector for Lanes {
     #[inline(always)]
