@@ -46,7 +46,8 @@ pub struct Options {
     /// Positions that the decoder sees, the current one included, if fewer than the model's window: the KV cache is
     /// smaller by as much. Text may differ from the model's once the audio is longer than this.
     pub decoder_window: Option<usize>,
-    /// How both KV caches are stored. bfloat16 takes half of the memory, and logits differ a little.
+    /// How both KV caches are stored. bfloat16 takes half of the memory, 8 bits little more than a quarter, and logits
+    /// differ a little, or somewhat more.
     pub cache: CacheType,
     /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
     pub stop_at_end_of_text: bool,
@@ -332,7 +333,7 @@ impl Layout {
             },
             encoder_cache: self.cache(
                 c,
-                ["encoder KV cache", "encoder KV cache, bf16"],
+                ["encoder KV cache", "encoder KV cache, bf16", "encoder KV cache, q8"],
                 e.n_layers,
                 encoder::heads(e),
                 self.encoder_capacity,
@@ -341,7 +342,7 @@ impl Layout {
             ada: c.piece("delay conditioning", &[d.n_layers, d.dim])?,
             decoder_cache: self.cache(
                 c,
-                ["decoder KV cache", "decoder KV cache, bf16"],
+                ["decoder KV cache", "decoder KV cache, bf16", "decoder KV cache, q8"],
                 d.n_layers,
                 decoder::heads(d),
                 self.decoder_capacity,
@@ -349,20 +350,27 @@ impl Layout {
         })
     }
 
-    /// The caches of all layers, `[n_layers][2]` times a ring's slice; `names` are those of f32 and of bfloat16.
+    /// The caches of all layers, `[n_layers][2]` times a ring's slice; `names` are those of f32, bfloat16 and 8 bits.
     fn cache<C: Carve>(
         &self,
         c: &mut C,
-        names: [&'static str; 2],
+        names: [&'static str; 3],
         n_layers: usize,
         heads: Heads,
         capacity: usize,
     ) -> Result<C::Piece, LayoutError> {
-        let [f32, bf16] = names;
+        let [f32, bf16, q8] = names;
         let cache = self.options.cache;
-        let name = if cache == CacheType::F32 { f32 } else { bf16 };
-        let elements = product(name, &[heads.n_kv_heads, capacity, heads.head_dim])?;
-        c.piece(name, &[n_layers, 2, cache.floats(elements)])
+        let name = match cache {
+            CacheType::F32 => f32,
+            CacheType::Bf16 => bf16,
+            CacheType::Q8 => q8,
+        };
+        let rows = product(name, &[heads.n_kv_heads, capacity])?;
+        let half = cache
+            .floats(rows, heads.head_dim)
+            .ok_or(LayoutError::TooLarge { name })?;
+        c.piece(name, &[n_layers, 2, half])
     }
 
     fn condition<C: Carve>(&self, c: &mut C) -> Result<ConditionScratch<C::Piece>, LayoutError> {

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use voxtral::Pool;
-use voxtral_core::kernels::{CacheType, Class, Executor, Heads, Kernels, Matrix, Ops, Ring, Serial, Storage};
+use voxtral_core::kernels::{
+    CacheType, Class, Executor, Heads, Kernels, Matrix, Ops, Ring, Serial, Storage, activations_len,
+};
 
 /// Length of a window.
 const WINDOW: Duration = Duration::from_micros(1500);
@@ -181,6 +183,11 @@ fn values(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i % 17) as f32 * 0.01 - 0.05).collect()
 }
 
+/// What linear maps of weights in blocks want.
+fn scratch(n: usize, cols: usize) -> Vec<f32> {
+    vec![0.0; activations_len(n, cols).unwrap()]
+}
+
 /// Decoding: 1 to 8 columns against weights that come from memory.
 fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
     let (rows, cols) = LARGE;
@@ -191,6 +198,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
     for n in [1, 2, 3, 4, 8] {
         let x = values(n * cols);
         let mut y = vec![0.0f32; n * part];
+        let mut scratch = scratch(n, cols);
         let (mut at, mut limit_at) = (0, rows / 2 / part * part);
         let part_of = |at: &mut usize| {
             *at = (*at + part) % rows;
@@ -207,7 +215,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
                 threads,
                 f: &mut || {
                     let w = Matrix::new(part_of(&mut at), part, cols, storage).unwrap();
-                    ops.linear(&w, None, black_box(&x), &mut [], &mut y);
+                    ops.linear(&w, None, black_box(&x), &mut scratch, &mut y);
                 },
             },
             Timed {
@@ -227,6 +235,7 @@ fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads
             let w = Matrix::new(bytes, rows, cols, storage).unwrap();
             let x = values(n * cols);
             let mut y = vec![0.0f32; n * rows];
+            let mut scratch = scratch(n, cols);
             let ops = Ops::new(kernels, executor);
             compare(
                 &format!(
@@ -237,12 +246,46 @@ fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads
                 Timed {
                     units: 2e-9 * (rows * cols * n) as f64,
                     threads,
-                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut [], &mut y),
+                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut scratch, &mut y),
                 },
                 Timed {
                     units: limits::GFLOP * threads as f64,
                     threads: 1,
                     f: &mut limits::multiply_add,
+                },
+            );
+        }
+    }
+}
+
+/// The encoder's products with weights in blocks, against the same with bfloat16: here 100 % is its speed.
+fn beside_bf16(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
+    let ops = Ops::new(kernels, executor);
+    for (rows, cols) in [(5120, 1280), (1280, 5120), (2048, 1280)] {
+        for n in [4, 8, 38, 100] {
+            let [w, wide] = [storage, Storage::Bf16].map(|storage| {
+                let bytes = &large_weights()[..rows * storage.row_bytes(cols).unwrap()];
+                Matrix::new(bytes, rows, cols, storage).unwrap()
+            });
+            let x = values(n * cols);
+            let (mut y, mut wide_y) = (vec![0.0f32; n * rows], vec![0.0f32; n * rows]);
+            let mut scratch = scratch(n, cols);
+            let units = 2e-9 * (rows * cols * n) as f64;
+            compare(
+                &format!(
+                    "beside bf16 {} {storage:?} {rows}x{cols} by {n}, {threads} threads",
+                    kernels.name()
+                ),
+                "GFLOP/s",
+                Timed {
+                    units,
+                    threads,
+                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut scratch, &mut y),
+                },
+                Timed {
+                    units,
+                    threads,
+                    f: &mut || ops.linear(black_box(&wide), None, black_box(&x), &mut [], &mut wide_y),
                 },
             );
         }
@@ -339,7 +382,14 @@ fn main() {
     for storage in [Storage::Bf16, Storage::F16, Storage::F32] {
         decode(best, storage, &Serial, 1);
     }
-    decode(best, Storage::Bf16, &pool, pool.threads());
+    for storage in [Storage::Bf16, Storage::Q8, Storage::Q4] {
+        decode(best, storage, &pool, pool.threads());
+    }
+    for storage in [Storage::Q8, Storage::Q4] {
+        decode(best, storage, &Serial, 1);
+        beside_bf16(best, storage, &Serial, 1);
+        beside_bf16(best, storage, &pool, pool.threads());
+    }
     for storage in [Storage::Bf16, Storage::F16] {
         products(best, storage, &Serial, 1);
     }

@@ -86,27 +86,44 @@ pub(super) fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
     }
 }
 
+/// The size of a value, comparable as an integer: then NaN is the largest.
+#[inline(always)]
+pub(super) fn size_bits(x: f32) -> u32 {
+    x.to_bits() & 0x7FFF_FFFF
+}
+
+/// The scale of a block whose largest value has these bits, and what values are multiplied by to become levels.
+#[inline(always)]
+pub(super) fn scale_and_inverse(size: u32) -> (f32, f32) {
+    let largest = f32::from_bits(size);
+    if size >= INFINITE {
+        (f32::NAN, 0.0)
+    } else if largest < TINY {
+        (0.0, 0.0)
+    } else {
+        (largest / 127.0, 127.0 / largest)
+    }
+}
+
+/// The level of a value.
+#[inline(always)]
+pub(super) fn level_of(x: f32, inverse: f32) -> i8 {
+    (x * inverse + ROUNDING).to_bits() as i8
+}
+
 #[inline(always)]
 fn quantise_group(x: &[f32], out: &mut [u8]) {
-    // As integers, because then NaN is the largest, and the order does not matter.
     let mut sizes = [0u32; STEP];
     for x in x.chunks_exact(STEP) {
         for (size, x) in sizes.iter_mut().zip(x) {
-            *size = (*size).max(x.to_bits() & 0x7FFF_FFFF);
+            *size = (*size).max(size_bits(*x));
         }
     }
     let mut inverses = [0.0f32; STEP];
     let mut scales = [0.0f32; BLOCKS];
     for l in 0..BLOCKS {
         let size = sizes[4 * l..4 * l + 4].iter().fold(0, |a, &b| a.max(b));
-        let largest = f32::from_bits(size);
-        let (scale, inverse) = if size >= INFINITE {
-            (f32::NAN, 0.0)
-        } else if largest < TINY {
-            (0.0, 0.0)
-        } else {
-            (largest / 127.0, 127.0 / largest)
-        };
+        let (scale, inverse) = scale_and_inverse(size);
         scales[l] = scale;
         inverses[4 * l..4 * l + 4].fill(inverse);
     }
@@ -114,7 +131,7 @@ fn quantise_group(x: &[f32], out: &mut [u8]) {
     let mut sums = [0i32; STEP];
     for (x, levels) in x.chunks_exact(STEP).zip(levels.chunks_exact_mut(STEP)) {
         for i in 0..STEP {
-            let level = (x[i] * inverses[i] + ROUNDING).to_bits() as i8;
+            let level = level_of(x[i], inverses[i]);
             levels[i] = level as u8;
             sums[i] += i32::from(level);
         }

@@ -110,6 +110,8 @@ pub(super) struct Bf16;
 pub(super) struct F16;
 /// IEEE single precision in little-endian bytes.
 pub(super) struct F32;
+/// Integers of 8 bits.
+pub(super) struct I8;
 /// f32 values as they are.
 pub(super) struct Native;
 
@@ -143,6 +145,15 @@ impl Element for F32 {
     fn read(units: &[u8]) -> f32 {
         // As a whole, because a compiler that sees four single bytes here combines them one by one.
         f32::from_le_bytes(*units.first_chunk().unwrap_or(&[0; 4]))
+    }
+}
+
+impl Element for I8 {
+    type Unit = u8;
+    const UNITS: usize = 1;
+    #[inline(always)]
+    fn read(units: &[u8]) -> f32 {
+        f32::from(units[0] as i8)
     }
 }
 

@@ -1,7 +1,8 @@
-//! Keys and values as rings over absolute positions, in f32 or in bfloat16.
+//! Keys and values as rings over absolute positions, in f32, in bfloat16 or in 8 bits.
 
 use core::ops::Range;
 
+use super::activations::{level_of, scale_and_inverse, size_bits};
 use super::attention::Heads;
 use super::ops::Ops;
 
@@ -13,22 +14,28 @@ pub enum CacheType {
     F32,
     /// Rounded to the nearest bfloat16, ties to even: half the memory, and half of what each query reads.
     Bf16,
+    /// Levels of 8 bits with a scale for each position and head, made like those of activations: little more than a
+    /// quarter of the memory.
+    Q8,
 }
 
 impl CacheType {
-    /// Values of f32 whose memory holds `count` elements.
-    pub(crate) const fn floats(self, count: usize) -> usize {
-        match self {
+    /// Values of f32 whose memory holds `rows` rows of `width` elements, or `None` if that overflows.
+    pub(crate) fn floats(self, rows: usize, width: usize) -> Option<usize> {
+        let count = rows.checked_mul(width)?;
+        Some(match self {
             Self::F32 => count,
             Self::Bf16 => count.div_ceil(2),
-        }
+            Self::Q8 => count.div_ceil(4).checked_add(rows)?,
+        })
     }
 }
 
 /// Keys and values of one layer as a ring over absolute positions.
 ///
 /// Both are `[n_kv_heads][capacity][head_dim]`; position `p` is at slot `p % capacity`. Elements of bfloat16 lie two
-/// to an f32, little-endian and without gaps, and the slices are rounded up to whole values.
+/// to an f32, little-endian and without gaps, and the slices are rounded up to whole values. Levels of 8 bits lie four
+/// to an f32, and behind all of them, from a whole value on, their scales: f32, `[n_kv_heads][capacity]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
     /// Rotated keys.
@@ -58,6 +65,11 @@ impl Ops<'_> {
             CacheType::Bf16 => scatter::<_, 2>(heads, capacity, first, x, bytes_mut(ring), |x| {
                 half::bf16::from_f32(x).to_le_bytes()
             }),
+            CacheType::Q8 => {
+                let scales = heads.n_kv_heads * capacity;
+                let (levels, scales) = ring.split_at_mut(ring.len() - scales);
+                scatter_levels(heads, capacity, first, x, bytes_mut(levels), scales);
+            }
         }
     }
 }
@@ -85,6 +97,25 @@ fn scatter<U: Copy, const UNITS: usize>(
     }
 }
 
+/// Writes the elements of `x` to their slots as levels, and their scales.
+fn scatter_levels(heads: Heads, capacity: usize, first: u64, x: &[f32], levels: &mut [u8], scales: &mut [f32]) {
+    let Heads {
+        n_kv_heads, head_dim, ..
+    } = heads;
+    for (position, x) in (first..).zip(x.chunks_exact(n_kv_heads * head_dim)) {
+        let slot = (position % capacity as u64) as usize;
+        let slots = levels.chunks_exact_mut(head_dim).zip(scales.iter_mut());
+        for ((levels, scale), x) in slots.skip(slot).step_by(capacity).zip(x.chunks_exact(head_dim)) {
+            let largest = x.iter().fold(0, |largest: u32, x| largest.max(size_bits(*x)));
+            let inverse;
+            (*scale, inverse) = scale_and_inverse(largest);
+            for (level, x) in levels.iter_mut().zip(x) {
+                *level = level_of(*x, inverse) as u8;
+            }
+        }
+    }
+}
+
 /// Elements of keys or values, as kernels read them.
 #[derive(Clone, Copy)]
 pub(super) enum Stored<'a> {
@@ -92,25 +123,70 @@ pub(super) enum Stored<'a> {
     F32(&'a [f32]),
     /// Elements of [`super::matrix::Bf16`].
     Bf16(&'a [u8]),
+    /// Elements of [`super::matrix::I8`], still to be scaled.
+    I8(&'a [u8]),
 }
 
 impl<'a> Stored<'a> {
-    /// What lies in one of the slices of a [`Ring`].
-    #[inline(always)]
-    pub(super) fn new(cache: CacheType, values: &'a [f32]) -> Self {
-        match cache {
-            CacheType::F32 => Self::F32(values),
-            CacheType::Bf16 => Self::Bf16(bytes(values)),
-        }
-    }
-
     /// Some of the elements; they exist, or this panics.
     #[inline(always)]
     pub(super) fn part(&self, elements: Range<usize>) -> Self {
         match self {
             Self::F32(values) => Self::F32(&values[elements]),
             Self::Bf16(bytes) => Self::Bf16(&bytes[2 * elements.start..2 * elements.end]),
+            Self::I8(bytes) => Self::I8(&bytes[elements]),
         }
+    }
+}
+
+/// Rows of keys or values, and what each is multiplied by.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'a> {
+    stored: Stored<'a>,
+    width: usize,
+    /// One for each row, or none if rows are as they are.
+    scales: &'a [f32],
+}
+
+impl<'a> Held<'a> {
+    /// What lies in one of the slices of a [`Ring`], `rows` rows of `width` elements.
+    #[inline(always)]
+    pub(super) fn new(cache: CacheType, values: &'a [f32], rows: usize, width: usize) -> Self {
+        let (stored, scales) = match cache {
+            CacheType::F32 => (Stored::F32(values), &[][..]),
+            CacheType::Bf16 => (Stored::Bf16(bytes(values)), &[][..]),
+            CacheType::Q8 => {
+                let (levels, scales) = values.split_at(values.len() - rows);
+                (Stored::I8(bytes(levels)), scales)
+            }
+        };
+        Self { stored, width, scales }
+    }
+
+    /// Some of the rows; they exist, or this panics.
+    #[inline(always)]
+    pub(super) fn rows(&self, rows: Range<usize>) -> Self {
+        Self {
+            stored: self.stored.part(rows.start * self.width..rows.end * self.width),
+            scales: if self.scales.is_empty() {
+                &[]
+            } else {
+                &self.scales[rows]
+            },
+            ..*self
+        }
+    }
+
+    /// Their elements.
+    #[inline(always)]
+    pub(super) fn stored(&self) -> Stored<'a> {
+        self.stored
+    }
+
+    /// What each row is multiplied by, if anything.
+    #[inline(always)]
+    pub(super) fn scales(&self) -> Option<&'a [f32]> {
+        (!self.scales.is_empty()).then_some(self.scales)
     }
 }
 

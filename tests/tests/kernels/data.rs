@@ -3,21 +3,32 @@
 use half::{bf16, f16};
 use voxtral_core::kernels::{CacheType, Matrix, Storage, encode_row};
 
-pub const CACHES: [CacheType; 2] = [CacheType::F32, CacheType::Bf16];
+pub const CACHES: [CacheType; 3] = [CacheType::F32, CacheType::Bf16, CacheType::Q8];
 
-/// Length of a slice of f32 that holds `count` elements of a cache.
-pub fn cache_len(cache: CacheType, count: usize) -> usize {
+/// Length of a slice of f32 that holds `rows` rows of `width` elements of a cache.
+pub fn cache_len(cache: CacheType, rows: usize, width: usize) -> usize {
     match cache {
-        CacheType::F32 => count,
-        CacheType::Bf16 => count.div_ceil(2),
+        CacheType::F32 => rows * width,
+        CacheType::Bf16 => (rows * width).div_ceil(2),
+        CacheType::Q8 => (rows * width).div_ceil(4) + rows,
     }
 }
 
-/// What a cache gives back of some values.
-pub fn cached(cache: CacheType, values: &[f32]) -> Vec<f32> {
+/// What a cache gives back of rows of `width` values: elements, and for each row what they are to be multiplied by.
+pub fn cached(cache: CacheType, width: usize, values: &[f32]) -> (Vec<f32>, Vec<f32>) {
+    let ones = vec![1.0; values.len() / width];
     match cache {
-        CacheType::F32 => values.to_vec(),
-        CacheType::Bf16 => values.iter().map(|&v| bf16::from_f32(v).to_f32()).collect(),
+        CacheType::F32 => (values.to_vec(), ones),
+        CacheType::Bf16 => (values.iter().map(|&v| bf16::from_f32(v).to_f32()).collect(), ones),
+        CacheType::Q8 => {
+            let largest = |row: &[f32]| row.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+            let rows = values.chunks_exact(width);
+            let levels = rows.clone().flat_map(|row| {
+                let inverse = 127.0 / largest(row);
+                row.iter().map(move |v| (v * inverse).round_ties_even())
+            });
+            (levels.collect(), rows.map(|row| largest(row) / 127.0).collect())
+        }
     }
 }
 

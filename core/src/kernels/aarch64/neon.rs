@@ -127,6 +127,18 @@ impl<const DOT: bool> Vector for Lanes<DOT> {
     }
 
     #[inline(always)]
+    unsafe fn load_i8(from: *const u8) -> Self {
+        // SAFETY: 8 bytes can be read, as bytes, which have no alignment.
+        unsafe {
+            let wide = vmovl_s8(vld1_s8(from.cast()));
+            Self(
+                vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))),
+                vcvtq_f32_s32(vmovl_high_s16(wide)),
+            )
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: 8 values can be written.
         unsafe {

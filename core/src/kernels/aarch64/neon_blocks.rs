@@ -37,6 +37,14 @@ impl<const DOT: bool> Integers for Lanes<DOT> {
         // SAFETY: no memory is touched.
         unsafe { Self(vmulq_f32(self.0, b.0), vmulq_f32(self.1, b.1)) }
     }
+
+    #[inline(always)]
+    unsafe fn prefetch(address: *const u8) {
+        // SAFETY: the instruction does nothing for addresses that cannot be read.
+        unsafe {
+            asm!("prfm pldl1keep, [{address}]", address = in(reg) address, options(nostack, preserves_flags, readonly));
+        }
+    }
 }
 
 /// Adds up 4 neighbouring products of bytes in every lane; `w` is -128 to 127 and `x` -127 to 127, so that two products

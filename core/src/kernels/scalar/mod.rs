@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use super::Class;
 use super::attention::Scores;
 use super::linear::Linear;
-use super::matrix::{Bf16, Element, Native, with_storage};
+use super::matrix::{Bf16, Element, I8, Native, with_storage};
 use super::ring::Stored;
 use super::set::{Rows, Set, Table, table};
 use super::split::Band;
@@ -70,6 +70,7 @@ impl<M: Mac> Set for Scalar<M> {
         match keys {
             Stored::F32(keys) => scores_of::<Native, M>(q, keys, at, scores),
             Stored::Bf16(keys) => scores_of::<Bf16, M>(q, keys, at, scores),
+            Stored::I8(keys) => scores_of::<I8, M>(q, keys, at, scores),
         }
     }
 
@@ -77,6 +78,7 @@ impl<M: Mac> Set for Scalar<M> {
         match values {
             Stored::F32(values) => accumulate_of::<Native, M>(p, at, values, y),
             Stored::Bf16(values) => accumulate_of::<Bf16, M>(p, at, values, y),
+            Stored::I8(values) => accumulate_of::<I8, M>(p, at, values, y),
         }
     }
 }

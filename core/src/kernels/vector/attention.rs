@@ -1,7 +1,7 @@
 //! Scores and weighted sums of a few queries over the same keys and values.
 
 use super::super::attention::Scores;
-use super::super::matrix::{Bf16, Native};
+use super::super::matrix::{Bf16, I8, Native};
 use super::super::ring::Stored;
 use super::super::set::Rows;
 use super::super::split::Band;
@@ -19,6 +19,7 @@ pub(in super::super) unsafe fn scores<V: Vector>(q: Rows, keys: Stored, at: usiz
         match keys {
             Stored::F32(keys) => scores_with::<V, Native>(q, keys, at, scores),
             Stored::Bf16(keys) => scores_with::<V, Bf16>(q, keys, at, scores),
+            Stored::I8(keys) => scores_with::<V, I8>(q, keys, at, scores),
         }
     }
 }
@@ -104,6 +105,7 @@ pub(in super::super) unsafe fn accumulate<V: Vector>(p: &[Scores], at: usize, va
         match values {
             Stored::F32(values) => accumulate_with::<V, Native>(p, at, values, y),
             Stored::Bf16(values) => accumulate_with::<V, Bf16>(p, at, values, y),
+            Stored::I8(values) => accumulate_with::<V, I8>(p, at, values, y),
         }
     }
 }

@@ -19,6 +19,8 @@ use super::tile::{Strided, reduced};
 
 /// Streams of weights that one column reads at once.
 const STREAMS: usize = 8;
+/// Bytes from where a stream is read to where it is asked for.
+const AHEAD: usize = 512;
 /// Columns that share a panel's pass.
 const COLUMNS: usize = 64;
 /// Groups that the columns pass over before the next ones are read.
@@ -39,6 +41,8 @@ pub(in super::super) trait Integers: Vector {
     unsafe fn bytes(from: *const u8) -> Self::Bytes;
     /// `self * b` of every lane.
     unsafe fn mul(self, b: Self) -> Self;
+    /// Asks for the line of memory at an address, which need not be one.
+    unsafe fn prefetch(address: *const u8);
 }
 
 /// How a set multiplies levels of weights with those of activations, which are -127 to 127.
@@ -166,6 +170,10 @@ impl Map<'_> {
                         start: w.start.add(r * w.stride),
                         stride: 0,
                     };
+                    let ahead = w.start.wrapping_add(g * (SCALES + GROUP * L::BITS / 8) + AHEAD);
+                    for line in 0..(SCALES + GROUP * L::BITS / 8).div_ceil(64) {
+                        V::prefetch(ahead.wrapping_add(64 * line));
+                    }
                     let mut one = [[*lanes]];
                     self.group::<V, L, 1, 1>(w, x, g, &mut one);
                     *lanes = one[0][0];

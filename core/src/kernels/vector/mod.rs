@@ -33,6 +33,8 @@ pub(super) trait Vector: Copy {
     unsafe fn load_bf16(from: *const u8) -> Self;
     /// 8 half precision numbers in 16 bytes of any alignment, little-endian. They can be read at `from`.
     unsafe fn load_f16(from: *const u8) -> Self;
+    /// 8 signed bytes. They can be read at `from`.
+    unsafe fn load_i8(from: *const u8) -> Self;
     /// Writes 8 values. They can be written at `to`.
     unsafe fn store(self, to: *mut f32);
     /// `self * b + acc` of every lane, rounded once.

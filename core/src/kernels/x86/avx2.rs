@@ -98,6 +98,15 @@ impl Vector for Lanes {
     }
 
     #[inline(always)]
+    unsafe fn load_i8(from: *const u8) -> Self {
+        // SAFETY: 8 bytes can be read; the load is unaligned.
+        unsafe {
+            let wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()));
+            Self(_mm256_cvtepi32_ps(wide))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: 8 values can be written; the store is unaligned.
         unsafe { _mm256_storeu_ps(to, self.0) }

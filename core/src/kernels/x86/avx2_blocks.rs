@@ -31,6 +31,12 @@ impl Integers for Lanes {
         // SAFETY: no memory is touched.
         Self(unsafe { _mm256_mul_ps(self.0, b.0) })
     }
+
+    #[inline(always)]
+    unsafe fn prefetch(address: *const u8) {
+        // SAFETY: the instruction does nothing for addresses that cannot be read.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
 }
 
 /// Adds up 4 neighbouring products of unsigned bytes `a` and signed bytes `b` in every lane. Two of them fit 16 bits
