@@ -290,21 +290,20 @@ impl Visible<'_> {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
             let values = self.values.rows(slots);
-            // SAFETY: by the caller.
-            unsafe {
-                match values.scales() {
-                    None => S::accumulate(p, at, values.stored(), y),
-                    Some(scales) => {
-                        let mut scaled = [[0.0; BLOCK]; TOGETHER];
-                        for (scaled, p) in scaled.iter_mut().zip(p) {
-                            for ((scaled, p), scale) in scaled[at..].iter_mut().zip(&p[at..]).zip(scales) {
-                                *scaled = p * scale;
-                            }
+            let mut scaled = [[0.0; BLOCK]; TOGETHER];
+            let p = match values.scales() {
+                None => p,
+                Some(scales) => {
+                    for (scaled, p) in scaled.iter_mut().zip(p) {
+                        for ((scaled, p), scale) in scaled[at..].iter_mut().zip(&p[at..]).zip(scales) {
+                            *scaled = p * scale;
                         }
-                        S::accumulate(&scaled[..p.len()], at, values.stored(), y);
                     }
+                    &scaled[..p.len()]
                 }
-            }
+            };
+            // SAFETY: by the caller.
+            unsafe { S::accumulate(p, at, values.stored(), y) };
         }
     }
 

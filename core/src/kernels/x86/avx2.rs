@@ -43,14 +43,26 @@ impl Set for Avx2Fma {
 
     #[inline(always)]
     unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+        // Once for all the places that call it: there are many, and a block of keys is work enough for a call.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn run(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+            // SAFETY: the caller vouches for the set.
+            unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+        }
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+        unsafe { run(q, keys, at, scores) }
     }
 
     #[inline(always)]
     unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+        // As for `scores`.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn run(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+            // SAFETY: the caller vouches for the set.
+            unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+        }
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+        unsafe { run(p, at, values, y) }
     }
 }
 
