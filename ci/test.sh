@@ -2,8 +2,8 @@
 # The test command, for people and CI alike: ci/test.sh
 #
 # Format, lints, documentation, tests, the oldest Rust, core linked for a microcontroller (without any way to panic in
-# what reads input), firmware booted on one emulated board, and kernels on emulated 64-bit Arm. Longer checks are by
-# themselves: ci/fuzz.sh, ci/asan.sh, ci/valgrind.sh, and ci/firmware.sh for all boards.
+# what reads input), a microphone that ALSA plays, firmware booted on one emulated board, and kernels on emulated
+# 64-bit Arm. Longer checks are by themselves: ci/fuzz.sh, ci/asan.sh, ci/valgrind.sh, and ci/firmware.sh for all boards.
 #
 # What is missing is installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step that needs
 # more than Rust says so and is left out, unless CI is set: then it is an error.
@@ -86,6 +86,7 @@ step documentation documentation
 step "first command" first_command
 step tests cargo test --release --workspace
 step mistakes mistakes
+step microphone bash ci/microphone.sh
 step msrv bash ci/msrv.sh
 step "bare metal" bash ci/link-cortexm.sh
 step firmware bash ci/firmware.sh mps3-an547

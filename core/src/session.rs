@@ -21,7 +21,7 @@ use timeline::Timeline;
 use crate::audio::{HOP, LogMel, MEL_BINS, WINDOW};
 use crate::kernels::Executor;
 use crate::layout::{EncoderScratch, Layout, LayoutError, Memory, SAMPLES_PER_POSITION, State, window_samples};
-use crate::model::{self, Model, NoProbe, Pass, Probe, Stage, WeightsError};
+use crate::model::{self, Model, NoProbe, Pass, Place, Probe, Stage, WeightsError};
 
 /// Samples before the first one that the first mel window covers: windows are centred.
 const CENTRE: usize = WINDOW / 2;
@@ -29,13 +29,17 @@ const CENTRE: usize = WINDOW / 2;
 const LOOK_AHEAD: u64 = (CENTRE - HOP) as u64;
 /// Largest magnitude that is taken for a sample; audio is in [-1, 1).
 pub const MAX_SAMPLE: f32 = 64.0;
+/// Last position that a session may start at, 10.9 years into its stream. From there on the angles of RoPE, computed
+/// in f64, would get coarser than the f32 that they end in.
+pub const MAX_ORIGIN: u64 = 1 << 32;
 
 /// A token that the model decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Its id.
     pub id: u32,
-    /// The decoder position it was decided at, counted from the start of the padded audio, 80 ms each.
+    /// The decoder position it was decided at, 80 ms each. That of the left pad's start is 0, unless the session
+    /// [started](Session::starting_at) elsewhere.
     pub position: u64,
 }
 
@@ -62,6 +66,11 @@ pub enum SessionError {
     OtherModel,
     /// Samples after the end of the utterance.
     Finished,
+    /// A session cannot start beyond position [`MAX_ORIGIN`].
+    Origin {
+        /// What was asked for.
+        position: u64,
+    },
     /// A sample that cannot be audio: NaN, infinite or beyond ±[`MAX_SAMPLE`]. No sample of the call was taken.
     BadSample {
         /// Its index in the slice.
@@ -88,6 +97,12 @@ impl fmt::Display for SessionError {
             Self::OtherMemory => f.write_str("the memory was carved for another layout than the session's"),
             Self::OtherModel => f.write_str("the model is not the one that the session was made for"),
             Self::Finished => f.write_str("the utterance has ended; reset the session before feeding more audio"),
+            Self::Origin { position } => {
+                write!(
+                    f,
+                    "a session cannot start at position {position}, only up to {MAX_ORIGIN}"
+                )
+            }
             Self::BadSample { index, value } => {
                 write!(
                     f,
@@ -162,7 +177,26 @@ pub struct Session {
 impl Session {
     /// A session over memory of this layout, at the start of its audio.
     pub fn new(layout: &Layout) -> Self {
-        let schedule = Schedule::new(layout.options());
+        Self::begin(layout, Schedule::new(layout.options()))
+    }
+
+    /// A session that counts from another position than 0, as if that much of a stream had gone by in silence and was
+    /// forgotten. Positions of tokens and samples of the audio are counted on from there.
+    ///
+    /// The angles of RoPE are those of the position, so logits are equal to those from 0 up to rounding.
+    ///
+    /// # Errors
+    /// [`SessionError::Origin`] beyond [`MAX_ORIGIN`].
+    pub fn starting_at(layout: &Layout, position: u64) -> Result<Self, SessionError> {
+        if position > MAX_ORIGIN {
+            return Err(SessionError::Origin { position });
+        }
+        let schedule = Schedule::new(layout.options()).starting_at(position);
+        Ok(Self::begin(layout, schedule))
+    }
+
+    fn begin(layout: &Layout, schedule: Schedule) -> Self {
+        let (origin, samples) = (schedule.origin(), schedule.origin_samples());
         Self {
             layout: *layout,
             schedule,
@@ -170,15 +204,15 @@ impl Session {
             model: None,
             started: false,
             failed: None,
-            fed: 0,
-            heard: 0,
+            fed: samples,
+            heard: samples,
             timeline: Timeline::default(),
             flush_to: 0,
             silence: schedule.left_pad_samples(),
             buffered: 0,
-            queued_from: 0,
-            encoded: 0,
-            decoded: 0,
+            queued_from: origin,
+            encoded: origin,
+            decoded: origin,
             end: None,
             last_token: 0,
             has_logits: false,
@@ -186,13 +220,13 @@ impl Session {
         }
     }
 
-    /// Back to the start of the audio, for the next utterance in the same memory and with the same model.
+    /// Back to where it started, for the next utterance in the same memory and with the same model.
     ///
     /// After an error that only a reset ends nothing of the model is kept, its conditioning included.
     pub fn reset(&mut self) {
         *self = Self {
             model: if self.failed.is_none() { self.model } else { None },
-            ..Self::new(&self.layout)
+            ..Self::begin(&self.layout, self.schedule)
         };
     }
 
@@ -294,7 +328,8 @@ impl Session {
         step
     }
 
-    /// Samples taken so far.
+    /// Samples taken so far; like positions, they are counted on from where the session
+    /// [started](Session::starting_at).
     pub fn samples_fed(&self) -> u64 {
         self.fed
     }
@@ -309,7 +344,7 @@ impl Session {
         self.encoded
     }
 
-    /// Positions of the whole utterance, once [`Session::finish`] was called.
+    /// The position behind the last of the utterance, once [`Session::finish`] was called.
     pub fn positions_in_all(&self) -> Option<u64> {
         self.end
     }
@@ -322,11 +357,12 @@ impl Session {
 
     /// The sample of the caller's audio that the model hears at the start of `position`, less the delay: about where
     /// the word was spoken that a token at `position` ends. Silence of padding and flushes does not count; positions
-    /// of the prompt are at 0.
+    /// of the prompt are at the first sample.
     pub fn audio_sample(&self, position: u64) -> u64 {
         let positions = position.saturating_add(1).saturating_sub(self.schedule.prompt_len());
+        let heard = positions.max(self.schedule.origin());
         self.timeline
-            .audio_sample(positions.saturating_mul(SAMPLES_PER_POSITION as u64))
+            .audio_sample(heard.saturating_mul(SAMPLES_PER_POSITION as u64))
     }
 
     /// The logits that the last token was decided by, right after [`Step::Token`]; `None` after other calls of
@@ -451,7 +487,11 @@ impl Session {
             probe,
         };
         let params = self.layout.params();
-        let first = self.encoded.saturating_mul(params.downsample_factor as u64);
+        let factor = params.downsample_factor as u64;
+        let place = Place {
+            first: self.encoded.saturating_mul(factor),
+            origin: self.schedule.origin().saturating_mul(factor),
+        };
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.stem(positions)?;
         let windows = state.samples.windows(WINDOW).step_by(HOP);
@@ -462,15 +502,15 @@ impl Session {
                 self.mel.frame(window, frame);
             }
         }
-        model::stem::stem(&mut pass, first, &mut state.stem, scratch, x)?;
+        model::stem::stem(&mut pass, place.first, &mut state.stem, scratch, x)?;
 
         let (state, encoder, scratch) = memory.encoder(positions)?;
-        model::encoder::layers(&mut pass, &self.layout, first, state.encoder_cache, encoder, scratch)?;
+        model::encoder::layers(&mut pass, &self.layout, place, state.encoder_cache, encoder, scratch)?;
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.adapter(positions)?;
         let values = positions.saturating_mul(params.decoder.dim);
         let embeddings = state.embeddings.get_mut(..values).unwrap_or_default();
-        model::encoder::adapt(&mut pass, first, x, scratch, embeddings)?;
+        model::encoder::adapt(&mut pass, place.first, x, scratch, embeddings)?;
         if embeddings.iter().any(|value| value.is_nan()) {
             return Err(SessionError::NotANumber {
                 stage: Stage::Adapter,
@@ -501,9 +541,9 @@ impl Session {
         };
         let dim = self.layout.params().decoder.dim;
         let first = self.decoded;
-        let prompt_len = self.schedule.prompt_len();
+        let prompt_end = self.schedule.prompt_end();
         let waiting = self.encoded.saturating_sub(first);
-        let positions = waiting.min(prompt_len.saturating_sub(first)).max(1);
+        let positions = waiting.min(prompt_end.saturating_sub(first)).max(1);
         let end = first.saturating_add(positions);
 
         let rows = usize::try_from(positions).unwrap_or(usize::MAX);
@@ -518,7 +558,10 @@ impl Session {
         model::decoder::layers(
             &mut pass,
             &self.layout,
-            first,
+            Place {
+                first,
+                origin: self.schedule.origin(),
+            },
             state.ada,
             state.decoder_cache,
             &mut decoder,
@@ -526,7 +569,7 @@ impl Session {
         )?;
 
         let last = end.saturating_sub(1);
-        if end < prompt_len {
+        if end < prompt_end {
             self.decoded = end;
             return Ok(Step::Worked);
         }

@@ -49,6 +49,8 @@ struct Queue {
     /// Samples that were lost behind those.
     lost: u64,
     ended: bool,
+    /// What was odd so far.
+    odd: Vec<String>,
     result: Option<Result<Vec<String>, Error>>,
 }
 
@@ -103,11 +105,12 @@ impl Capture {
         self.shared.lock().samples.len()
     }
 
-    /// What was odd about the source, once it has ended: lines for a person.
+    /// What was odd about the source, or about what was read of it if it has not ended: lines for a person.
     pub fn remarks(&self) -> Vec<String> {
-        match self.shared.lock().result.take() {
+        let mut queue = self.shared.lock();
+        match queue.result.take() {
             Some(Ok(remarks)) => remarks,
-            _ => Vec::new(),
+            _ => std::mem::take(&mut queue.odd),
         }
     }
 }
@@ -129,8 +132,13 @@ impl Shared {
 
     fn fill(&self, mut audio: AudioFile) -> Result<Vec<String>, Error> {
         let mut block = [0.0; BLOCK];
+        let mut oddities = 0;
         loop {
             let read = audio.read(&mut block)?;
+            if audio.oddities() != oddities {
+                oddities = audio.oddities();
+                self.lock().odd = audio.remarks_so_far();
+            }
             if read == 0 {
                 return audio.remarks();
             }

@@ -152,6 +152,13 @@ pub enum Error {
     NoMicrophone,
     /// Several inputs for a form of output that has the times of one.
     OneInput,
+    /// The output would be written over an input.
+    OutputIsInput {
+        /// The name that was given for the output.
+        path: PathBuf,
+    },
+    /// The command line is wrong in another way.
+    Usage(String),
     /// Interrupted, by Ctrl-C for instance.
     Interrupted,
 }
@@ -236,6 +243,12 @@ impl fmt::Display for Error {
                  arecord -q -f S16_LE -r 16000 -c 1 -t raw | voxtral --stdin",
             ),
             Self::OneInput => f.write_str("captions (srt, vtt) have the times of one input; give one file at a time"),
+            Self::OutputIsInput { path } => write!(
+                f,
+                "{}: the file that is to be written is one that is read",
+                path.display()
+            ),
+            Self::Usage(what) => write!(f, "{what}; see voxtral --help"),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }
@@ -256,6 +269,8 @@ impl std::error::Error for Error {
             | Self::NoModel
             | Self::NoMicrophone
             | Self::OneInput
+            | Self::OutputIsInput { .. }
+            | Self::Usage(_)
             | Self::Interrupted => None,
             Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
@@ -274,6 +289,18 @@ impl Error {
     /// Whether whoever reads the output has gone away, which is no mistake of anybody.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(source) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Whether the command line asks for what cannot be.
+    pub fn is_wrong_usage(&self) -> bool {
+        match self {
+            Self::OneInput | Self::OutputIsInput { .. } | Self::Usage(_) => true,
+            Self::Layout(source) => matches!(
+                source,
+                LayoutError::Delay { .. } | LayoutError::EmptyChunk | LayoutError::Window { .. }
+            ),
+            _ => false,
+        }
     }
 }
 

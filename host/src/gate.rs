@@ -19,6 +19,11 @@ pub struct GateOptions {
     pub lead_in: f32,
 }
 
+impl GateOptions {
+    /// The shortest hold that cuts no words: the usual lead-in, all of which is held back before it is decided.
+    pub const LEAST_HOLD: f32 = 0.5;
+}
+
 impl Default for GateOptions {
     fn default() -> Self {
         Self {
@@ -45,19 +50,24 @@ pub enum Gated<'a> {
 
 /// Lets audio through while it is loud, and for a while after. It is open in the beginning.
 ///
-/// No word is cut: what is quiet is heard for as long as the hold, and what came just before something loud is heard
-/// when it opens.
+/// No word is cut. The end of the hold, as long as the lead-in, is held back until it is decided: if something loud
+/// follows in time, all of it is heard as if there were no gate. If not, the gate closes before what is held back, and
+/// that becomes the beginning of the lead-in: so whatever opens the gate, all of a lead-in is heard before it.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// Least variance of a frame that is loud.
+    /// Least energy of a frame that is loud.
     threshold: f64,
     hold_frames: u64,
+    /// Frames of silence that are heard at once, before the others are held back.
+    heard_frames: u64,
     lead_in: usize,
     open: bool,
     frame: Frame,
+    /// Mean of the last whole frame.
+    offset: f64,
     /// Frames of silence in a row.
     quiet: u64,
-    /// The last samples while it is closed.
+    /// The last samples, while they are held back or it is closed.
     held: VecDeque<f32>,
     skipped: u64,
 }
@@ -80,24 +90,30 @@ impl Frame {
         }
     }
 
-    /// Mean square of the samples less their mean.
-    fn variance(&self) -> f64 {
+    fn mean(&self) -> f64 {
+        self.sum / self.samples.max(1) as f64
+    }
+
+    /// Mean square of the samples less an offset.
+    fn energy(&self, offset: f64) -> f64 {
         let count = self.samples.max(1) as f64;
-        let mean = self.sum / count;
-        self.squares / count - mean * mean
+        self.squares / count - 2.0 * offset * self.mean() + offset * offset
     }
 }
 
 impl Gate {
     /// An open gate.
     pub fn new(options: GateOptions) -> Self {
-        let frames = f64::from(options.hold) * SAMPLE_RATE as f64 / FRAME as f64;
+        let frames = |seconds: f32| f64::from(seconds) * SAMPLE_RATE as f64 / FRAME as f64;
+        let hold_frames = (frames(options.hold).round() as u64).max(1);
         Self {
             threshold: 10f64.powf(f64::from(options.threshold_dbfs) / 10.0),
-            hold_frames: (frames.round() as u64).max(1),
-            lead_in: (f64::from(options.lead_in) * SAMPLE_RATE as f64) as usize,
+            hold_frames,
+            heard_frames: hold_frames.saturating_sub(frames(options.lead_in).ceil() as u64),
+            lead_in: (f64::from(options.lead_in) * SAMPLE_RATE as f64).round() as usize,
             open: true,
             frame: Frame::default(),
+            offset: 0.0,
             quiet: 0,
             held: VecDeque::new(),
             skipped: 0,
@@ -124,19 +140,21 @@ impl Gate {
             let (piece, behind) = rest.split_at(rest.len().min(FRAME - self.frame.samples));
             rest = behind;
             self.frame.add(piece);
-            if self.open {
+            if self.open && self.quiet < self.heard_frames {
                 act(Gated::Audio(piece))?;
             } else {
                 self.held.extend(piece);
             }
             if self.frame.samples == FRAME {
+                self.offset = self.frame.mean();
                 self.end_frame(&mut act)?;
             }
         }
         Ok(())
     }
 
-    /// The end of the audio: what is loud in the last, short frame is heard.
+    /// The end of the audio, or a gap in it: what is held back is heard, and what is loud in the last, short frame.
+    /// Audio may go on behind a gap.
     ///
     /// # Errors
     /// Those of `act`.
@@ -144,22 +162,26 @@ impl Gate {
         if self.frame.samples > 0 {
             self.end_frame(&mut act)?;
         }
+        if self.open {
+            self.release(&mut act)?;
+        }
         self.skipped += self.held.len() as u64;
         self.held.clear();
         Ok(())
     }
 
     fn end_frame<E>(&mut self, act: &mut impl FnMut(Gated<'_>) -> Result<(), E>) -> Result<(), E> {
-        let loud = self.frame.variance() >= self.threshold;
+        // A frame that the end cut short has no mean of its own.
+        let loud = self.frame.energy(self.offset) >= self.threshold;
         self.frame = Frame::default();
         match (loud, self.open) {
-            (true, true) => self.quiet = 0,
-            (true, false) => {
+            (true, open) => {
                 (self.open, self.quiet) = (true, 0);
-                let skipped = std::mem::take(&mut self.skipped);
-                act(Gated::Opened { skipped })?;
-                act(Gated::Audio(self.held.make_contiguous()))?;
-                self.held.clear();
+                if !open {
+                    let skipped = std::mem::take(&mut self.skipped);
+                    act(Gated::Opened { skipped })?;
+                }
+                self.release(act)?;
             }
             (false, true) => {
                 self.quiet += 1;
@@ -173,6 +195,15 @@ impl Gate {
                 self.held.drain(..over);
                 self.skipped += over as u64;
             }
+        }
+        Ok(())
+    }
+
+    /// Lets what is held be heard.
+    fn release<E>(&mut self, act: &mut impl FnMut(Gated<'_>) -> Result<(), E>) -> Result<(), E> {
+        if !self.held.is_empty() {
+            act(Gated::Audio(self.held.make_contiguous()))?;
+            self.held.clear();
         }
         Ok(())
     }

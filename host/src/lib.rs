@@ -32,6 +32,7 @@ pub mod kernels;
 mod map;
 mod model;
 mod onset;
+mod patience;
 mod pool;
 mod recognise;
 mod shards;

@@ -51,7 +51,7 @@ impl Timings {
         let (encoded, decoded) = (after.encoded - before.encoded, after.decoded - before.decoded);
         if encoded > 0 {
             self.encoder.add(time, encoded);
-        } else if decoded > 0 && before.decoded < session.schedule().prompt_len() {
+        } else if decoded > 0 && before.decoded < session.schedule().prompt_end() {
             self.prefill.add(time, decoded);
         } else if decoded > 0 {
             self.decoder.add(time, decoded);

@@ -300,7 +300,7 @@ fn attention(kernels: Kernels) {
         ("decode at 8192", 32, 8, 128, 8192, 1),
         ("prefill", 32, 8, 128, 100, 38),
     ] {
-        for cache in [CacheType::F32, CacheType::Bf16] {
+        for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
             let heads = Heads {
                 n_heads,
                 n_kv_heads,
@@ -311,6 +311,7 @@ fn attention(kernels: Kernels) {
             let mut held = match cache {
                 CacheType::F32 => new.clone(),
                 CacheType::Bf16 => vec![0.0; new.len().div_ceil(2)],
+                CacheType::Q8 => vec![0.0; new.len().div_ceil(4) + n_kv_heads * capacity],
             };
             let ops = Ops::new(kernels, &Serial);
             ops.ring_store(heads, cache, capacity, 0, &new, &mut held);
@@ -318,6 +319,7 @@ fn attention(kernels: Kernels) {
                 keys: &held,
                 values: &held,
                 capacity,
+                first: 0,
                 cache,
             };
             let q = values(n * n_heads * head_dim);

@@ -341,7 +341,7 @@ MISTAKES = [
         (
             (
                 ENCODER,
-                "rotary::rotations(p.rope_theta, p.head_dim, first, rotations);",
+                "rotary::rotations(p.rope_theta, p.head_dim, place.first, rotations);",
                 "rotary::rotations(p.rope_theta, p.head_dim, 0, rotations);",
             ),
         ),
@@ -353,8 +353,8 @@ MISTAKES = [
         (
             (
                 DECODER,
-                "        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);\n        cache.store(ops, first, k, v);",
-                "        cache.store(ops, first, k, v);\n        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);",
+                "        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);\n        cache.store(ops, place.first, k, v);",
+                "        cache.store(ops, place.first, k, v);\n        ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);",
             ),
         ),
         *TOKENS,
@@ -370,7 +370,7 @@ MISTAKES = [
         Mistake(
             f"{name} window {change}",
             f"a query sees window keys, itself included; {result}",
-            ((file, f"heads, {window}, first", f"heads, {window} {change[0]} 1, first"), *more),
+            ((file, f"heads, {window}, place.first", f"heads, {window} {change[0]} 1, place.first"), *more),
             *TOKENS,
         )
         for name, file, window in (

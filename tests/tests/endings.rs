@@ -119,6 +119,67 @@ fn m5_ctrl_c_ends_with_the_text_so_far() {
     assert!(whole.starts_with(text.trim_end()), "{text:?} does not begin {whole:?}");
 }
 
+/// M5: signals that ask a program to end do the same, with their own status.
+#[test]
+fn m5_term_and_hup_end_with_the_text_so_far() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let busy = Busy::new(voxtral(), LONG);
+        busy.signal(signal);
+        let (status, text, stderr) = busy.end();
+        assert_eq!((status.code(), stderr.as_str()), (Some(code), ""));
+        assert!(text.ends_with('\n'));
+    }
+}
+
+/// M5: the second one ends at once, by such a status and with the end of the line.
+#[test]
+fn m5_two_at_once_end_with_the_line() {
+    for _ in 0..3 {
+        let busy = Busy::new(voxtral(), LONG);
+        // Not the same twice: of that one may be left while the program gets to it.
+        busy.signal(Signal::INT);
+        busy.signal(Signal::TERM);
+        let (status, text, stderr) = busy.end();
+        assert!(matches!(status.code(), Some(130 | 143)), "{status}");
+        assert_eq!(stderr, "");
+        assert!(text.ends_with('\n'), "{text:?}");
+    }
+}
+
+/// M5: JSON is one document, with what was heard so far and why it ends.
+#[test]
+fn m5_json_is_whole_after_ctrl_c() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = directory.path().join("long.wav");
+    long_wav(&long, LONG);
+    let (short, text) = clip(0);
+    let mut command = voxtral();
+    command.args([arg(&short), arg(&long), "--output", "json", "--silent"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    // The first document has come, and the second has begun.
+    let mut first = vec![0; 40];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut json = String::from_utf8(first).unwrap();
+    stdout.read_to_string(&mut json).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let document: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let [whole, part] = &document.as_array().unwrap()[..] else {
+        panic!("{document}");
+    };
+    assert_eq!(
+        (&whole["text"], &whole["error"]),
+        (&text.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(
+        (&part["file"], &part["error"]),
+        (&arg(&long).into(), &"interrupted".into())
+    );
+    assert!(!part["words"].as_array().unwrap().is_empty());
+}
+
 /// M5: a program that was told to ignore Ctrl-C, as `nohup` does for hang-ups, goes on.
 #[test]
 fn m5_ctrl_c_that_is_ignored_stays_ignored() {
@@ -180,6 +241,8 @@ fn m5_a_full_disk_is_told() {
         &["memory"],
         &["man"],
         &["completions", "zsh"],
+        &["--help"],
+        &["--version"],
     ] {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = voxtral()
@@ -192,6 +255,58 @@ fn m5_a_full_disk_is_told() {
         assert_eq!(ran.code, Some(1));
         ran.assert_refused(&["cannot write the output", "No space left"]);
     }
+}
+
+/// Standard output that cannot be written to, or is closed, is told.
+#[test]
+fn standard_output_that_takes_nothing_is_told() {
+    let (file, _) = clip(0);
+    for args in [
+        &[arg(&file), "--silent"][..],
+        &["memory"],
+        &["man"],
+        &["completions", "zsh"],
+        &["--help"],
+    ] {
+        let shell = |redirect: &str| {
+            let mut command = Command::new("sh");
+            command.env_remove("VOXTRAL_MODEL").stdin(Stdio::null());
+            command
+                .args(["-c", &format!("exec \"$@\" {redirect}"), "sh"])
+                .arg(path())
+                .args(args);
+            Ran::from(command.output().unwrap())
+        };
+        let read_only = shell("1</dev/null");
+        assert_eq!(read_only.code, Some(1), "{args:?}");
+        read_only.assert_refused(&["cannot write the output", "Bad file descriptor"]);
+        let closed = shell(">&-");
+        assert!(closed.stderr.contains("standard output is closed"), "{closed:?}");
+        assert!(!shell(">/dev/null").stderr.contains("standard output"));
+    }
+}
+
+/// A pipe that another program made non-blocking is waited for.
+#[test]
+fn a_non_blocking_pipe_is_waited_for() {
+    let expected = run(["completions", "zsh"]).stdout;
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::NONBLOCK).unwrap();
+    rustix::pipe::fcntl_setpipe_size(&write, 4096).unwrap();
+    let mut command = voxtral();
+    command
+        .args(["completions", "zsh"])
+        .stdout(write)
+        .stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    drop(command);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let mut text = String::new();
+    File::from(read).read_to_string(&mut text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text, expected);
+    assert!(text.len() > 4096);
 }
 
 /// Number after `before`, up to the next space.

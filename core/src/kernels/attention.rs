@@ -44,10 +44,12 @@ impl Heads {
 }
 
 impl Ops<'_> {
-    /// Causal attention with a sliding window: the query at position `p` sees `p - window + 1 ..= p`.
+    /// Causal attention with a sliding window: the query at position `p` sees `p - window + 1 ..= p`, as far as these
+    /// are in the ring.
     ///
     /// `q` is `[n][n_heads][head_dim]` at positions `first..first + n`, already in the ring; `y` has its shape. The
-    /// ring has room for all that the queries see: `min(window, first + 1) - 1 + n` positions. Keys and values of
+    /// ring has room for all that the queries see: `min(window - 1, first - ring.first) + n` positions. Keys and
+    /// values of
     /// bfloat16 are widened, which is exact, and then used as those of f32 are. Levels of 8 bits are used like that too,
     /// and their scales come in where they meet: `dot(q, k[j])` is then `dot(q, levels) * scale`, and `p[j] v[j]` is
     /// `(p[j] * scale) levels`.
@@ -63,7 +65,7 @@ impl Ops<'_> {
         let Some(width) = width else { return };
         let n = q.len() / width;
         let held = heads.ring_len(ring.cache, ring.capacity);
-        let earlier = usize::try_from(first)
+        let earlier = usize::try_from(first.saturating_sub(ring.first))
             .unwrap_or(usize::MAX)
             .min(window.saturating_sub(1));
         require!(
@@ -72,6 +74,7 @@ impl Ops<'_> {
                 && held == Some(ring.keys.len())
                 && held == Some(ring.values.len())
                 && window > 0
+                && ring.first <= first
                 && earlier.saturating_add(n) <= ring.capacity
                 && first.checked_add(n as u64).is_some(),
             "attention: shapes disagree"
@@ -121,6 +124,7 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
         values,
         capacity,
         cache,
+        ..
     } = job.ring;
     let held = |values| Held::new(cache, values, n_kv_heads * capacity, head_dim);
     for kv in 0..band.width() / (group * head_dim) {
@@ -130,6 +134,7 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
             keys: held(keys).rows(rows.clone()),
             values: held(values).rows(rows),
             capacity,
+            first: job.ring.first,
             window: job.window,
             head_dim,
         };
@@ -191,6 +196,7 @@ struct Visible<'a> {
     keys: Held<'a>,
     values: Held<'a>,
     capacity: usize,
+    first: u64,
     window: u64,
     head_dim: usize,
 }
@@ -258,7 +264,7 @@ impl Visible<'_> {
     /// The oldest position that a query at `position` sees.
     #[inline(always)]
     fn oldest(&self, position: u64) -> u64 {
-        position.saturating_sub(self.window - 1)
+        position.saturating_sub(self.window - 1).max(self.first)
     }
 
     /// The places of the block from `start` that a query at `position` sees.

@@ -44,6 +44,8 @@ pub struct Ring<'a> {
     pub values: &'a [f32],
     /// Positions that fit.
     pub capacity: usize,
+    /// The first position that was ever stored: no query sees an earlier one.
+    pub first: u64,
     /// How they are stored.
     pub cache: CacheType,
 }

@@ -9,6 +9,7 @@ use crate::kernels::{CacheType, Heads, Ops, Ring};
 pub(super) struct Cache<'m> {
     heads: Heads,
     capacity: usize,
+    start: u64,
     cache: CacheType,
     keys: &'m mut [f32],
     values: &'m mut [f32],
@@ -16,10 +17,12 @@ pub(super) struct Cache<'m> {
 
 impl<'m> Cache<'m> {
     /// The caches of all layers, from one region of `[n_layers][2][n_kv_heads][capacity][head_dim]` elements.
+    /// `start` is the position that the stream begins at.
     pub(super) fn layers(
         region: &'m mut [f32],
         heads: Heads,
         capacity: usize,
+        start: u64,
         cache: CacheType,
     ) -> impl Iterator<Item = Self> + 'm {
         // The layout has found it.
@@ -29,6 +32,7 @@ impl<'m> Cache<'m> {
             Cache {
                 heads,
                 capacity,
+                start,
                 cache,
                 keys,
                 values,
@@ -48,6 +52,7 @@ impl<'m> Cache<'m> {
             keys: self.keys,
             values: self.values,
             capacity: self.capacity,
+            first: self.start,
             cache: self.cache,
         }
     }

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::probe::Stage;
 use super::weights::WeightsError;
-use super::{Pass, Role, rotary};
+use super::{Pass, Place, Role, rotary};
 use crate::format::params::DecoderParams;
 use crate::kernels::Heads;
 use crate::layout::{DecoderScratch, LayerScratch, Layout};
@@ -27,14 +27,14 @@ pub(crate) fn embed(pass: &mut Pass, tokens: impl Iterator<Item = u32>, x: &mut 
     Ok(())
 }
 
-/// All layers over the residual stream of `decoder.x`, `[n][dim]`, positions `first..first + n`.
+/// All layers over the residual stream of `decoder.x`, `[n][dim]`, the `n` positions from `place.first`.
 ///
 /// `x += Wo a` with `a` the grouped attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n))` with
 /// `n = RMSNorm(x) * (1 + s)` and `s` the layer's row of `ada`.
 pub(crate) fn layers(
     pass: &mut Pass,
     layout: &Layout,
-    first: u64,
+    place: Place,
     ada: &[f32],
     cache: &mut [f32],
     decoder: &mut DecoderScratch<&mut [f32]>,
@@ -54,9 +54,15 @@ pub(crate) fn layers(
         up,
         quantised,
     } = scratch;
-    rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
+    rotary::rotations(p.rope_theta, p.head_dim, place.first, rotations);
 
-    let caches = Cache::layers(cache, heads, layout.decoder_capacity(), layout.options().cache);
+    let caches = Cache::layers(
+        cache,
+        heads,
+        layout.decoder_capacity(),
+        place.origin,
+        layout.options().cache,
+    );
     for (layer, (mut cache, s)) in caches.zip(ada.chunks_exact(p.dim)).enumerate() {
         let w = model.decoder_layer(layer)?;
 
@@ -66,8 +72,8 @@ pub(crate) fn layers(
         ops.linear(&w.wv, None, n, quantised, v);
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
-        cache.store(ops, first, k, v);
-        ops.attention(heads, layout.decoder_window(), first, q, cache.ring(), a);
+        cache.store(ops, place.first, k, v);
+        ops.attention(heads, layout.decoder_window(), place.first, q, cache.ring(), a);
         ops.linear_add(&w.wo, None, a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);

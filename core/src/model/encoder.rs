@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::probe::Stage;
 use super::weights::WeightsError;
-use super::{Pass, Role, rotary};
+use super::{Pass, Place, Role, rotary};
 use crate::format::params::EncoderParams;
 use crate::kernels::Heads;
 use crate::layout::{AdapterScratch, EncoderScratch, LayerScratch, Layout};
@@ -17,14 +17,14 @@ pub(crate) fn heads(params: &EncoderParams) -> Heads {
     }
 }
 
-/// All layers over the residual stream `x`, `[n][dim]`, frames `first..first + n`.
+/// All layers over the residual stream `x`, `[n][dim]`, the `n` frames from `place.first`.
 ///
 /// `x += Wo a + bo` with `a` the attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n)) + b2` with
 /// `n = RMSNorm(x)`.
 pub(crate) fn layers(
     pass: &mut Pass,
     layout: &Layout,
-    first: u64,
+    place: Place,
     cache: &mut [f32],
     encoder: EncoderScratch<&mut [f32]>,
     scratch: LayerScratch<&mut [f32]>,
@@ -43,9 +43,15 @@ pub(crate) fn layers(
         up,
         quantised,
     } = scratch;
-    rotary::rotations(p.rope_theta, p.head_dim, first, rotations);
+    rotary::rotations(p.rope_theta, p.head_dim, place.first, rotations);
 
-    let caches = Cache::layers(cache, heads, layout.encoder_capacity(), layout.options().cache);
+    let caches = Cache::layers(
+        cache,
+        heads,
+        layout.encoder_capacity(),
+        place.origin,
+        layout.options().cache,
+    );
     for (layer, mut cache) in caches.enumerate() {
         let w = model.encoder_layer(layer)?;
 
@@ -55,8 +61,8 @@ pub(crate) fn layers(
         ops.linear(&w.wv, w.wv_bias.as_ref(), n, quantised, v);
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
-        cache.store(ops, first, k, v);
-        ops.attention(heads, p.sliding_window, first, q, cache.ring(), a);
+        cache.store(ops, place.first, k, v);
+        ops.attention(heads, p.sliding_window, place.first, q, cache.ring(), a);
         ops.linear_add(&w.wo, w.wo_bias.as_ref(), a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
@@ -64,7 +70,7 @@ pub(crate) fn layers(
         ops.linear(&w.w3, None, n, quantised, up);
         ops.silu_mul(gate, up);
         ops.linear_add(&w.w2, w.w2_bias.as_ref(), gate, quantised, x);
-        probe.stage(Stage::EncoderLayer(layer), first, x);
+        probe.stage(Stage::EncoderLayer(layer), place.first, x);
     }
     Ok(())
 }

@@ -44,3 +44,12 @@ pub(crate) struct Pass<'a> {
     pub(crate) ops: Ops<'a>,
     pub(crate) probe: &'a mut dyn Probe,
 }
+
+/// Where a pass is in its stream, in positions of the decoder or in frames of the encoder.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// The first of the pass.
+    pub(crate) first: u64,
+    /// The first of the stream: nothing before it was ever heard.
+    pub(crate) origin: u64,
+}

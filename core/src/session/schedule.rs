@@ -16,6 +16,7 @@ pub struct Schedule {
     delay: usize,
     bos: u32,
     streaming_pad: u32,
+    origin: u64,
 }
 
 impl Schedule {
@@ -26,7 +27,23 @@ impl Schedule {
             delay: options.delay_tokens,
             bos: options.bos,
             streaming_pad: options.streaming_pad,
+            origin: 0,
         }
+    }
+
+    /// The same for a stream that begins at another position than 0.
+    pub(super) fn starting_at(self, origin: u64) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// The position that the stream begins at: that of the left pad's first.
+    pub fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// Samples that count as taken before the stream began.
+    pub(super) fn origin_samples(&self) -> u64 {
+        self.origin.saturating_mul(SAMPLES_PER_POSITION as u64)
     }
 
     /// Number of ids in the prompt. The first token is decided at the last of them.
@@ -36,9 +53,14 @@ impl Schedule {
             .saturating_add(1)
     }
 
-    /// The id of the prompt at a position, `None` behind it.
+    /// The first position behind the prompt.
+    pub fn prompt_end(&self) -> u64 {
+        self.origin.saturating_add(self.prompt_len())
+    }
+
+    /// The id of the prompt at a position, `None` outside of it.
     pub fn prompt_id(&self, position: u64) -> Option<u32> {
-        match position {
+        match position.checked_sub(self.origin)? {
             0 => Some(self.bos),
             p if p < self.prompt_len() => Some(self.streaming_pad),
             _ => None,
@@ -65,7 +87,7 @@ impl Schedule {
             .saturating_add(whole.saturating_sub(samples))
     }
 
-    /// Positions of an utterance of `samples`, padding included.
+    /// The position behind the last of an utterance that ends after `samples`, padding included.
     pub fn positions(&self, samples: u64) -> u64 {
         samples
             .div_ceil(SAMPLES_PER_POSITION as u64)

@@ -26,6 +26,7 @@ use symphonia::core::units::Duration;
 use symphonia::default::{codecs, formats};
 use voxtral_core::format::wav::{MAX_MAGNITUDE, MAX_RATE, MIN_RATE};
 
+use super::counted;
 use super::sniff::Container;
 use super::{AudioError, Opened};
 use crate::error::Error;
@@ -243,6 +244,27 @@ impl Decoded {
             _ if found.cut => lines.push(format!("the file is cut: it ends in the middle, after {seconds:.3} s")),
             _ => {}
         }
+        if found.part > 0 && !found.cut {
+            lines.push(format!(
+                "the last block is not whole, {} dropped",
+                counted(found.part, "byte was", "bytes were")
+            ));
+        }
+        lines.extend(self.remarks_so_far());
+        lines
+    }
+
+    /// A number that changes when [`Decoded::remarks_so_far`] does.
+    pub(super) fn oddities(&self) -> u64 {
+        let found = &self.findings;
+        let others = u64::from(found.late > 0.0) + found.gaps + found.damaged;
+        others + found.not_finite + found.too_large
+    }
+
+    /// As [`Decoded::remarks`], but for what only says that the audio did not go on.
+    pub(super) fn remarks_so_far(&self) -> Vec<String> {
+        let found = &self.findings;
+        let mut lines = Vec::new();
         if found.late > 0.0 {
             lines.push(format!(
                 "the audio begins at {:.3} s by its time stamps; what came before is missing",
@@ -260,12 +282,6 @@ impl Decoded {
                 found.missing, found.gaps
             ));
         }
-        if found.part > 0 && !found.cut {
-            lines.push(format!(
-                "the last block is not whole, {} bytes were dropped",
-                found.part
-            ));
-        }
         if found.damaged > 0 {
             lines.push(format!(
                 "{} pieces of the file could not be decoded and count as silence ({})",
@@ -275,14 +291,14 @@ impl Decoded {
         }
         if found.not_finite > 0 {
             lines.push(format!(
-                "{} samples were NaN or infinite and count as 0",
-                found.not_finite
+                "{} NaN or infinite and count as 0",
+                counted(found.not_finite, "sample was", "samples were")
             ));
         }
         if found.too_large > 0 {
             lines.push(format!(
-                "{} samples were far beyond full scale and count as 0",
-                found.too_large
+                "{} far beyond full scale and count as 0",
+                counted(found.too_large, "sample was", "samples were")
             ));
         }
         lines

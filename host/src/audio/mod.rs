@@ -21,6 +21,7 @@ mod resample;
 #[cfg(feature = "wav-codecs")]
 mod riff;
 mod sniff;
+mod tail;
 mod wav;
 
 pub use error::AudioError;
@@ -34,6 +35,7 @@ use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::format::wav::{Encoding, WavError};
 
 use crate::error::Error;
+use crate::patience::Patient;
 use resample::Resampler;
 use sniff::Container;
 use wav::WavFile;
@@ -83,6 +85,8 @@ impl Default for Raw {
 pub struct AudioFile {
     source: Source,
     resampler: Option<Resampler>,
+    /// What was taken for raw samples and does not begin like them.
+    mistaken: Option<&'static str>,
 }
 
 impl AudioFile {
@@ -108,8 +112,24 @@ impl AudioFile {
     /// # Errors
     /// [`Error::File`] if the system refuses, [`Error::Wav`] for a rate or number of channels that cannot be.
     pub fn raw_stdin(raw: Raw) -> Result<Self, Error> {
-        let wav = WavFile::raw(Opened::stdin()?, raw)?;
-        Ok(Self::new(Source::Wav(Box::new(wav))))
+        Self::raw(Opened::stdin()?, raw)
+    }
+
+    /// A file or a pipe as raw samples, whatever its first bytes are.
+    ///
+    /// # Errors
+    /// As [`AudioFile::raw_stdin`].
+    pub fn open_raw(path: &Path, raw: Raw) -> Result<Self, Error> {
+        Self::raw(Opened::open(path)?, raw)
+    }
+
+    fn raw(mut opened: Opened, raw: Raw) -> Result<Self, Error> {
+        let mistaken = sniff::beginning(&mut opened)?;
+        let wav = WavFile::raw(opened, raw)?;
+        Ok(Self {
+            mistaken,
+            ..Self::new(Source::Wav(Box::new(wav)))
+        })
     }
 
     /// A microphone by its name in ALSA (`default`). It has no end.
@@ -153,7 +173,11 @@ impl AudioFile {
     fn new(source: Source) -> Self {
         let rate = source.rate();
         let resampler = (rate as usize != SAMPLE_RATE).then(|| Resampler::new(rate));
-        Self { source, resampler }
+        Self {
+            source,
+            resampler,
+            mistaken: None,
+        }
     }
 
     /// Fills `samples` (16 kHz, full scale is -1 to 1) from the start and says how many there are: 0 at the end of the
@@ -184,13 +208,45 @@ impl AudioFile {
     /// # Errors
     /// [`Error::Wav`] if the file ended before its audio began.
     pub fn remarks(&self) -> Result<Vec<String>, Error> {
-        match &self.source {
-            Source::Wav(wav) => wav.remarks(),
+        let mut lines = self.mistaken_line();
+        lines.extend(match &self.source {
+            Source::Wav(wav) => wav.remarks()?,
             #[cfg(feature = "decoders")]
-            Source::Decoded(decoded) => Ok(decoded.remarks()),
+            Source::Decoded(decoded) => decoded.remarks(),
             #[cfg(all(feature = "mic", target_os = "linux"))]
-            Source::Microphone(_) => Ok(Vec::new()),
+            Source::Microphone(_) => Vec::new(),
+        });
+        Ok(lines)
+    }
+
+    /// What was odd about the audio so far, but for what only says that it did not go on.
+    pub(crate) fn remarks_so_far(&self) -> Vec<String> {
+        let mut lines = self.mistaken_line();
+        match &self.source {
+            Source::Wav(wav) => lines.extend(wav.remarks_so_far()),
+            #[cfg(feature = "decoders")]
+            Source::Decoded(decoded) => lines.extend(decoded.remarks_so_far()),
+            #[cfg(all(feature = "mic", target_os = "linux"))]
+            Source::Microphone(_) => {}
         }
+        lines
+    }
+
+    /// A number that changes when [`AudioFile::remarks_so_far`] does.
+    pub(crate) fn oddities(&self) -> u64 {
+        u64::from(self.mistaken.is_some())
+            + match &self.source {
+                Source::Wav(wav) => wav.oddities(),
+                #[cfg(feature = "decoders")]
+                Source::Decoded(decoded) => decoded.oddities(),
+                #[cfg(all(feature = "mic", target_os = "linux"))]
+                Source::Microphone(_) => 0,
+            }
+    }
+
+    fn mistaken_line(&self) -> Vec<String> {
+        let line = |name| format!("it begins like {name}, and was taken as raw samples, as was asked for");
+        self.mistaken.map(line).into_iter().collect()
     }
 }
 
@@ -216,6 +272,7 @@ impl Source {
         let mut input = Opened::stdin()?;
         match sniff::container_or_raw(&mut input)? {
             Some(container) => Self::of(input, container),
+            None if sniff::is_text(&mut input)? => Err(sniff::text(&mut input)),
             None => Ok(Self::Wav(Box::new(WavFile::raw(input, Raw::default())?))),
         }
     }
@@ -335,7 +392,7 @@ impl Opened {
     /// The next bytes, `count` unless the end comes before, which stay to be read.
     fn look(&mut self, count: usize) -> Result<&[u8], Error> {
         let missing = count.saturating_sub(self.ahead.len()) as u64;
-        if let Err(source) = (&self.file).take(missing).read_to_end(&mut self.ahead) {
+        if let Err(source) = Patient(&self.file).take(missing).read_to_end(&mut self.ahead) {
             return Err(self.refuse(source));
         }
         Ok(&self.ahead[..count.min(self.ahead.len())])
@@ -348,9 +405,14 @@ impl Opened {
         let rest = count - ahead as u64;
         let skipped = match i64::try_from(rest) {
             Ok(rest) if self.seekable => self.file.seek(SeekFrom::Current(rest)),
-            _ => io::copy(&mut (&self.file).take(rest), &mut io::sink()),
+            _ => io::copy(&mut Patient(&self.file).take(rest), &mut io::sink()),
         };
         skipped.map(|_| ()).map_err(|source| self.refuse(source))
+    }
+
+    /// Whether what comes next can be left out without reading it: standard input may be a file, too.
+    fn can_skip(&self) -> bool {
+        self.ahead.is_empty() && self.file.metadata().is_ok_and(|file| file.is_file())
     }
 
     /// Goes back to before the bytes that were only looked at, so that the file itself can be read, if it is one.
@@ -383,7 +445,7 @@ impl Opened {
 impl Read for Opened {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.ahead.is_empty() {
-            return self.file.read(buffer);
+            return Patient(&self.file).read(buffer);
         }
         let count = self.ahead.len().min(buffer.len());
         for (place, byte) in buffer.iter_mut().zip(self.ahead.drain(..count)) {
@@ -391,4 +453,9 @@ impl Read for Opened {
         }
         Ok(count)
     }
+}
+
+/// A number and what is counted, of one or of many.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }

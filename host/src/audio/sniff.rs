@@ -9,6 +9,10 @@ use crate::recognise::{Kind, LOOKED_AT};
 /// Bytes that are looked at: the first page of an Ogg with the name of its codec.
 const HEAD: usize = 64;
 
+/// Bytes of a stream that are looked at for text, and of raw samples for a known beginning.
+const TEXT_HEAD: usize = 32;
+const RAW_HEAD: usize = 12;
+
 /// Most ID3 tags in a row that are passed over.
 const MOST_TAGS: u32 = 16;
 
@@ -151,6 +155,45 @@ pub(super) fn container_or_raw(opened: &mut Opened) -> Result<Option<Container>,
     }
 }
 
+/// The name of the format that samples begin like, though they are raw by what was said of them.
+///
+/// # Errors
+/// [`Error::File`] if they cannot be read.
+pub(super) fn beginning(opened: &mut Opened) -> Result<Option<&'static str>, Error> {
+    let head = opened.look(RAW_HEAD)?;
+    Ok(match by_head(head) {
+        // Of those the first bytes may be a sample.
+        Ok(Container::Mp3 | Container::Adts) => None,
+        // Nor is the beginning of a name a name.
+        Ok(_) if head.len() < RAW_HEAD => None,
+        Ok(container) => Some(container.name()),
+        Err(AudioError::Format { container } | AudioError::Codec { container, .. }) => Some(container),
+        Err(_) => None,
+    })
+}
+
+/// Whether a stream without a known beginning is text: no sixteen samples of audio are all printable characters.
+///
+/// # Errors
+/// [`Error::File`] if it cannot be read.
+pub(super) fn is_text(opened: &mut Opened) -> Result<bool, Error> {
+    let head = opened.look(TEXT_HEAD)?;
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    Ok(!head.is_empty() && head.iter().all(is_text))
+}
+
+/// The error for a stream that is text.
+pub(super) fn text(opened: &mut Opened) -> Error {
+    let source = match opened.look(TEXT_HEAD) {
+        Ok(head) => match Kind::of(head) {
+            Some(found) => AudioError::NotAudio { found },
+            None => unknown(head),
+        },
+        Err(error) => return error,
+    };
+    opened.audio(source)
+}
+
 fn frames_follow(opened: &mut Opened) -> Result<bool, Error> {
     let Some(length) = frame_length(opened.look(HEAD)?) else {
         return Ok(false);
@@ -211,17 +254,20 @@ fn by_head(head: &[u8]) -> Result<Container, AudioError> {
             let length = head.len().min(12);
             return Err(match container_name(&head[..length]) {
                 Some(container) => AudioError::Format { container },
-                None => {
-                    let mut found = [0; 12];
-                    found[..length].copy_from_slice(&head[..length]);
-                    AudioError::Unknown {
-                        found,
-                        length: length as u8,
-                    }
-                }
+                None => unknown(head),
             });
         }
     })
+}
+
+fn unknown(head: &[u8]) -> AudioError {
+    let mut found = [0; 12];
+    let length = head.len().min(found.len());
+    found[..length].copy_from_slice(&head[..length]);
+    AudioError::Unknown {
+        found,
+        length: length as u8,
+    }
 }
 
 /// The codec of an Ogg, if it is one that is not read. Its name begins the first packet, which begins behind 27 bytes of

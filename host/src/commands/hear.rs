@@ -12,7 +12,7 @@ use super::console::Console;
 use super::monitor::Monitor;
 use super::output::Output;
 use super::report;
-use crate::audio::AudioFile;
+use crate::audio::{AudioFile, Raw};
 use crate::capture::{Capture, Taken};
 use crate::error::Error;
 use crate::gate::{Gate, GateOptions, Gated};
@@ -43,19 +43,20 @@ pub(super) struct Hearing<'a> {
 }
 
 impl Hearing<'_> {
-    /// Writes what is said in a file, and the report.
-    pub(super) fn file(&mut self, path: &Path) -> Result<(), Error> {
+    /// Writes what is said in a file, of raw samples if that is said of it, and the report.
+    pub(super) fn file(&mut self, path: &Path, raw: Option<Raw>) -> Result<(), Error> {
         let start = Instant::now();
-        let mut audio = if path == Path::new("-") {
-            AudioFile::stdin()?
-        } else {
-            AudioFile::open(path)?
+        let mut audio = match (path == Path::new("-"), raw) {
+            (true, None) => AudioFile::stdin()?,
+            (true, Some(raw)) => AudioFile::raw_stdin(raw)?,
+            (false, None) => AudioFile::open(path)?,
+            (false, Some(raw)) => AudioFile::open_raw(path, raw)?,
         };
         let mut samples = vec![0.0; READ_SAMPLES];
         let mut read = audio.read(&mut samples)?;
         self.console.begin_bar(path, audio.seconds());
         let mut samples_read = 0;
-        let heard = self.hear(path, start, |ears| {
+        let heard = self.hear(path, Some(start), |ears| {
             while read > 0 {
                 samples_read += read as u64;
                 ears.push(&samples[..read])?;
@@ -94,7 +95,7 @@ impl Hearing<'_> {
         let chunk = self.transcriber.layout().options().chunk;
         let least = if chunk == 1 { LOOK_AHEAD } else { WORTH };
         let mut samples = Vec::new();
-        self.hear(name, Instant::now(), |ears| {
+        self.hear(name, None, |ears| {
             loop {
                 let interrupted = interrupt::flag().load(Ordering::Relaxed);
                 let patience = if interrupted { Duration::ZERO } else { PATIENCE };
@@ -106,7 +107,8 @@ impl Hearing<'_> {
                     Taken::Nothing => {}
                     Taken::End => return Ok(()),
                 }
-                ears.monitor.numbers(ears.samples, capture.waiting());
+                ears.monitor
+                    .numbers(ears.samples, capture.waiting(), ears.gate.is_some());
                 if interrupted {
                     return Ok(());
                 }
@@ -118,11 +120,12 @@ impl Hearing<'_> {
         Ok(())
     }
 
-    /// An input from its beginning to its end; `feed` gives its audio.
+    /// An input from its beginning to its end; `feed` gives its audio. A live one has no `start` that says anything:
+    /// most of the time is waiting for it.
     fn hear(
         &mut self,
         name: &Path,
-        start: Instant,
+        start: Option<Instant>,
         mut feed: impl FnMut(&mut Ears<'_, '_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.transcriber.reset();
@@ -143,14 +146,15 @@ impl Hearing<'_> {
         feed(&mut ears)?;
         ears.finish()?;
         let samples = ears.samples;
-        self.output.end(samples as f64 / SAMPLE_RATE as f64)?;
+        self.output.end()?;
         self.monitor.end();
         self.peak.sample();
 
         // The report is written below the text, not above a bar.
         self.console.end_bar();
         let (session, timings) = (self.transcriber.session(), self.transcriber.timings());
-        report::times(self.console, name, samples, start.elapsed(), timings);
+        let wall = start.map(|start| start.elapsed());
+        report::times(self.console, name, samples, wall, timings);
         if self.debug {
             report::details(self.console, timings);
             self.console
@@ -179,6 +183,7 @@ impl Ears<'_, '_> {
     fn push(&mut self, samples: &[f32]) -> Result<(), Error> {
         self.samples += samples.len() as u64;
         self.output.hear(samples);
+        self.monitor.hear(samples);
         match self.gate.take() {
             None => self.act(Gated::Audio(samples))?,
             Some(mut gate) => {
@@ -202,8 +207,16 @@ impl Ears<'_, '_> {
             seconds(samples),
             seconds(self.samples)
         ));
-        // What was said before it is decided before it.
+        // What was said before it is heard, and decided before it.
+        self.end_of_audio()?;
         self.act(Gated::Closed)?;
+        if let Some(hash) = &self.hash {
+            self.console.note(format_args!(
+                "logit hash {:016x} of the first {} samples",
+                hash.value(),
+                self.samples
+            ));
+        }
         self.output.gap(seconds(self.samples), seconds(samples))?;
         self.transcriber.skip(samples);
         self.output.hear_nothing(samples);
@@ -211,10 +224,18 @@ impl Ears<'_, '_> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    /// Nothing follows, or nothing directly: what the gate holds back is heard.
+    fn end_of_audio(&mut self) -> Result<(), Error> {
         if let Some(mut gate) = self.gate.take() {
-            gate.finish(|gated| self.act(gated))?;
+            let ended = gate.finish(|gated| self.act(gated));
+            self.gate = Some(gate);
+            ended?;
         }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.end_of_audio()?;
         let (transcriber, output, mut watch) = self.parts();
         transcriber.finish_to(output, &mut watch)
     }

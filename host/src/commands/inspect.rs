@@ -51,7 +51,8 @@ pub(super) struct Inspect {
 }
 
 pub(super) fn run(args: &Inspect) -> Result<ExitCode, Error> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    super::stdout::tell_if_nowhere();
+    let mut out = BufWriter::new(super::stdout::Stdout);
     let verdict = inspect(args, &mut out)?;
     out.flush().map_err(Error::Output)?;
     verdict.map(|()| ExitCode::SUCCESS)

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::error::ErrorKind;
 
 use crate::error::Error;
 
@@ -23,10 +22,7 @@ pub(super) fn run(args: &Man) -> Result<ExitCode, Error> {
     if let Some(name) = &args.command {
         match command.find_subcommand(name) {
             Some(found) => command = found.clone(),
-            None => {
-                let message = format!("there is no command {name:?}");
-                command.error(ErrorKind::InvalidValue, message).exit()
-            }
+            None => return Err(Error::Usage(format!("there is no command {name:?}"))),
         }
     }
     let mut page = Vec::new();

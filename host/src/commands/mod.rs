@@ -10,22 +10,29 @@ mod inspect;
 mod man;
 mod memory;
 mod monitor;
+mod new_file;
 mod options;
 mod output;
 mod report;
+mod stdout;
 mod transcribe;
 mod version;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use self::stdout::Stdout;
 use crate::error::Error;
 use crate::{fault, interrupt};
 
 /// Exit status when whoever reads the output went away, as shells have it for a program that SIGPIPE ends.
 const CLOSED_PIPE_STATUS: u8 = 141;
+
+/// Exit status when the command line is wrong.
+const USAGE_STATUS: u8 = 2;
 
 const AFTER_HELP: &str = "\
 Environment:
@@ -35,9 +42,11 @@ Exit status:
     0  Success
     1  Something failed; a line on standard error says what
     2  The command line is wrong
+  129  SIGHUP; the text so far was written (live audio: that of all that came before)
   130  Ctrl-C; the text so far was written (live audio: the second Ctrl-C; the first ends it as its end would)
   135  A file of the model was shortened while it was in use, or its disk failed
   141  Whoever read the output closed it
+  143  SIGTERM; as SIGHUP
 
 A file that is named like a command: voxtral ./FILE, or voxtral -- FILE";
 
@@ -80,7 +89,10 @@ pub fn definition() -> clap::Command {
 pub fn main() -> ExitCode {
     fault::install();
     interrupt::install();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(told(&error)),
+    };
     let result = match &cli.command {
         None => transcribe::run(&cli.transcribe),
         Some(Command::Transcribe(args)) => transcribe::run(args),
@@ -92,17 +104,57 @@ pub fn main() -> ExitCode {
     match result {
         Ok(status) => status,
         Err(error) if error.is_closed_pipe() => ExitCode::from(CLOSED_PIPE_STATUS),
-        Err(Error::Interrupted) => ExitCode::from(interrupt::STATUS),
+        Err(Error::Interrupted) => ExitCode::from(interrupt::status()),
         Err(error) => {
+            let usage = error.is_wrong_usage();
             console::tell(error);
-            ExitCode::FAILURE
+            if usage {
+                ExitCode::from(USAGE_STATUS)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// Prints the help or the version that was asked for; what is wrong with a command line in one line.
+fn told(error: &clap::Error) -> u8 {
+    let text = error.render();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let text = if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+                text.ansi().to_string()
+            } else {
+                text.to_string()
+            };
+            match print(text.as_bytes()) {
+                Ok(_) => 0,
+                Err(error) if error.is_closed_pipe() => CLOSED_PIPE_STATUS,
+                Err(error) => {
+                    console::tell(error);
+                    1
+                }
+            }
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Nobody may be reading.
+            let _ = write!(io::stderr().lock(), "{text}");
+            USAGE_STATUS
+        }
+        _ => {
+            // What follows the first paragraph is guesses at what was meant, and how the command is used.
+            let text = text.to_string();
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ");
+            console::tell(Error::Usage(line.trim_start_matches("error: ").into()));
+            USAGE_STATUS
         }
     }
 }
 
 /// Writes a whole text to standard output.
 fn print(text: &[u8]) -> Result<ExitCode, Error> {
-    let out = &mut io::stdout().lock();
-    out.write_all(text).and_then(|()| out.flush()).map_err(Error::Output)?;
+    stdout::tell_if_nowhere();
+    Stdout.write_all(text).map_err(Error::Output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,12 @@ const EVERY: Duration = Duration::from_secs(5);
 /// A decoded position that takes longer than it lasts.
 const SLOW: Duration = Duration::from_millis(MS_PER_POSITION as u64);
 
+/// Samples of a frame whose level is measured: 10 ms, as the gate's.
+const FRAME: usize = SAMPLE_RATE / 100;
+
+/// The level that digital silence is told as.
+const SILENT_DBFS: f64 = -120.0;
+
 /// What the characters stand for: encoder pass, decoded position, a slow one, flush, gate closed, gate opened.
 struct Symbols([&'static str; 6]);
 
@@ -30,6 +36,48 @@ pub(super) struct Monitor {
     told_samples: u64,
     /// Time of the steps since.
     busy: Duration,
+    levels: Levels,
+}
+
+/// The quietest and the loudest frame of the audio, as the gate measures them: the level without the mean.
+#[derive(Clone, Copy, Debug)]
+struct Levels {
+    samples: usize,
+    sum: f64,
+    squares: f64,
+    quietest: f64,
+    loudest: f64,
+}
+
+impl Levels {
+    const NONE: Self = Self {
+        samples: 0,
+        sum: 0.0,
+        squares: 0.0,
+        quietest: f64::INFINITY,
+        loudest: 0.0,
+    };
+
+    fn push(&mut self, sample: f32) {
+        let sample = f64::from(sample);
+        self.samples += 1;
+        self.sum += sample;
+        self.squares += sample * sample;
+        if self.samples == FRAME {
+            let count = FRAME as f64;
+            let mean = self.sum / count;
+            let energy = (self.squares / count - mean * mean).max(0.0);
+            self.quietest = self.quietest.min(energy);
+            self.loudest = self.loudest.max(energy);
+            (self.samples, self.sum, self.squares) = (0, 0.0, 0.0);
+        }
+    }
+
+    /// In dB below full scale; none before there was a whole frame.
+    fn dbfs(&self) -> Option<(f64, f64)> {
+        let level = |energy: f64| (10.0 * energy.log10()).max(SILENT_DBFS);
+        (self.quietest <= self.loudest).then(|| (level(self.quietest), level(self.loudest)))
+    }
 }
 
 impl Monitor {
@@ -42,6 +90,7 @@ impl Monitor {
             told: now,
             told_samples: 0,
             busy: Duration::ZERO,
+            levels: Levels::NONE,
         }
     }
 
@@ -74,15 +123,30 @@ impl Monitor {
         self.tell(format_args!("({:.1}s skipped)", seconds(skipped)));
     }
 
-    /// From time to time: real-time factor of the steps, and audio that waits. `samples` are those of the audio so
-    /// far.
-    pub(super) fn numbers(&mut self, samples: u64, waiting: usize) {
+    /// Audio came.
+    pub(super) fn hear(&mut self, samples: &[f32]) {
+        if self.symbols.is_some() {
+            samples.iter().for_each(|&sample| self.levels.push(sample));
+        }
+    }
+
+    /// From time to time: real-time factor of the steps, audio that waits, and with a gate the levels that its
+    /// threshold belongs between. `samples` are those of the audio so far.
+    pub(super) fn numbers(&mut self, samples: u64, waiting: usize, gate: bool) {
         if self.symbols.is_none() || self.told.elapsed() < EVERY {
             return;
         }
         let heard = seconds(samples.saturating_sub(self.told_samples));
         let factor = self.busy.as_secs_f64() / heard.max(1e-3);
-        self.tell(format_args!(" {factor:.2}x, {:.1}s behind\n", seconds(waiting as u64)));
+        let levels = match self.levels.dbfs().filter(|_| gate) {
+            Some((quietest, loudest)) => format!(", floor {quietest:.0} dBFS, loudest {loudest:.0} dBFS"),
+            None => String::new(),
+        };
+        self.tell(format_args!(
+            " {factor:.2}x, {:.1}s behind{levels}\n",
+            seconds(waiting as u64)
+        ));
+        self.levels = Levels::NONE;
         (self.told, self.told_samples, self.busy) = (Instant::now(), samples, Duration::ZERO);
     }
 

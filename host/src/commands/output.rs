@@ -1,16 +1,16 @@
 //! What is written: text, words with times, captions; to standard output or to a file.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, StdoutLock, Write};
-use std::path::{Path, PathBuf};
-use std::process;
+use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
 use serde_json::Value;
+use voxtral_core::audio::SAMPLE_RATE;
 
 use super::captions::{Captions, Style};
+use super::new_file::NewFile;
+use super::stdout::Stdout;
 use crate::error::Error;
+use crate::interrupt;
 use crate::model::Model;
 use crate::text::Text;
 use crate::transcriber::{Decided, Listener};
@@ -45,6 +45,8 @@ pub(super) struct Output<'m> {
     form: Form<'m>,
     /// How an input is called where several of them go into one output.
     name: String,
+    /// Samples of the input so far.
+    samples: u64,
 }
 
 enum Form<'m> {
@@ -67,7 +69,7 @@ enum WordForm {
 
 impl<'m> Output<'m> {
     /// Output in a form, to a file or to standard output, with alternatives up to a cutoff.
-    pub(super) fn new(model: &'m Model, format: Format, alt: Option<f32>, file: Option<&Path>) -> Result<Self, Error> {
+    pub(super) fn new(model: &'m Model, format: Format, alt: Option<f32>, file: Option<NewFile>) -> Self {
         let words = |form| Form::Words {
             words: Words::new(model, alt),
             form,
@@ -85,11 +87,12 @@ impl<'m> Output<'m> {
             Format::Srt => words(WordForm::Captions(Captions::new(Style::Srt))),
             Format::Vtt => words(WordForm::Captions(Captions::new(Style::Vtt))),
         };
-        Ok(Self {
-            target: Target::open(file)?,
+        Self {
+            target: Target::new(file),
             form,
             name: String::new(),
-        })
+            samples: 0,
+        }
     }
 
     /// An input begins.
@@ -101,7 +104,8 @@ impl<'m> Output<'m> {
                 form: WordForm::Captions(captions),
             } => {
                 words.reset();
-                self.target.put(captions.head())
+                self.target.put(captions.head())?;
+                self.target.flush().map_err(Error::Output)
             }
             Form::Words { words, .. } => {
                 words.reset();
@@ -113,6 +117,7 @@ impl<'m> Output<'m> {
 
     /// Shows the audio of the input, before what is said in it.
     pub(super) fn hear(&mut self, samples: &[f32]) {
+        self.samples += samples.len() as u64;
         if let Form::Words { words, .. } = &mut self.form {
             words.hear(samples);
         }
@@ -143,73 +148,104 @@ impl<'m> Output<'m> {
         self.target.flush().map_err(Error::Output)
     }
 
-    /// A pause: all words have been decided.
+    /// A pause: all words have been decided, and nothing is added to a caption.
     pub(super) fn pause(&mut self) -> Result<(), Error> {
-        match &mut self.form {
-            Form::Words { words, .. } => match words.end() {
-                Some(word) => self.word(word),
-                None => Ok(()),
-            },
-            Form::Text { .. } => Ok(()),
+        let Form::Words { words, .. } = &mut self.form else {
+            return Ok(());
+        };
+        if let Some(word) = words.end() {
+            self.word(word)?;
         }
+        if let Form::Words {
+            form: WordForm::Captions(captions),
+            ..
+        } = &mut self.form
+        {
+            if let Some(caption) = captions.end() {
+                self.target.put(&caption)?;
+                self.target.flush().map_err(Error::Output)?;
+            }
+        }
+        Ok(())
     }
 
-    /// The end of an input, `seconds` long.
-    pub(super) fn end(&mut self, seconds: f64) -> Result<(), Error> {
+    /// The end of an input.
+    pub(super) fn end(&mut self) -> Result<(), Error> {
         self.pause()?;
+        let seconds = self.take_seconds();
         match &mut self.form {
             Form::Text { text, .. } => {
                 text.finish(&mut self.target)?;
-                self.target.begun = false;
-                self.target.put("\n")?;
+                self.target.end_line()?;
             }
-            Form::Words { form, .. } => match form {
-                WordForm::Json { words, written } => {
-                    let document = document(&self.name, seconds, words);
-                    self.target.put(if *written { ",\n" } else { "[\n" })?;
-                    self.target.put(&document)?;
-                    *written = true;
-                    words.clear();
-                }
-                WordForm::Captions(captions) => {
-                    if let Some(caption) = captions.end() {
-                        self.target.put(&caption)?;
-                    }
-                }
-                WordForm::Lines => {}
-            },
+            Form::Words {
+                form: WordForm::Json { words, written },
+                ..
+            } => {
+                let document = document(&self.name, seconds, words, None);
+                self.target.put(if *written { ",\n" } else { "[\n" })?;
+                self.target.put(&document)?;
+                *written = true;
+                words.clear();
+            }
+            Form::Words { .. } => {}
         }
         self.target.flush().map_err(Error::Output)
     }
 
-    /// The end of an input that failed: what was said so far is written.
-    pub(super) fn give_up(&mut self) -> Result<(), Error> {
+    /// The end of an input that failed: what was said so far is written. In JSON there is an
+    /// object with the error as well, if anything was heard.
+    pub(super) fn give_up(&mut self, error: &Error) -> Result<(), Error> {
+        self.pause()?;
+        let seconds = self.take_seconds();
         match &mut self.form {
             Form::Text { text, .. } => {
                 text.finish(&mut self.target)?;
-                if std::mem::take(&mut self.target.begun) {
-                    self.target.put("\n")?;
+                if self.target.begun {
+                    self.target.end_line()?;
                 }
             }
             Form::Words {
-                form: WordForm::Json { words, .. },
+                form: WordForm::Json { words, written },
                 ..
-            } => words.clear(),
-            Form::Words { .. } => self.pause()?,
+            } if seconds > 0.0 => {
+                let document = document(&self.name, seconds, words, Some(error));
+                self.target.put(if *written { ",\n" } else { "[\n" })?;
+                self.target.put(&document)?;
+                *written = true;
+                words.clear();
+            }
+            Form::Words { .. } => {}
         }
         self.target.flush().map_err(Error::Output)
     }
 
     /// The end of all inputs. A file is there under its name from now on.
     pub(super) fn close(mut self) -> Result<(), Error> {
-        if let Form::Words {
-            form: WordForm::Json { written, .. },
-            ..
-        } = &self.form
-        {
-            self.target.put(if *written { "\n]\n" } else { "[]\n" })?;
-        }
+        self.end_document()?;
         self.target.close()
+    }
+
+    /// The end of everything before the end of the inputs. Standard output is a whole document nevertheless; a file
+    /// is not whole, and never gets its name.
+    pub(super) fn break_off(mut self) -> Result<(), Error> {
+        self.end_document()?;
+        self.target.flush().map_err(Error::Output)
+    }
+
+    fn end_document(&mut self) -> Result<(), Error> {
+        match &self.form {
+            Form::Words {
+                form: WordForm::Json { written, .. },
+                ..
+            } => self.target.put(if *written { "\n]\n" } else { "[]\n" }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Length of the input that ends, in seconds.
+    fn take_seconds(&mut self) -> f64 {
+        std::mem::take(&mut self.samples) as f64 / SAMPLE_RATE as f64
     }
 
     fn word(&mut self, word: Word) -> Result<(), Error> {
@@ -291,12 +327,15 @@ fn fields(word: &Word) -> String {
     )
 }
 
-/// The object of an input.
-fn document(name: &str, seconds: f64, words: &[Word]) -> String {
+/// The object of an input, as far as it was heard where there was an error.
+fn document(name: &str, seconds: f64, words: &[Word], error: Option<&Error>) -> String {
     let text: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let words: Vec<String> = words.iter().map(|word| format!("\n  {{{}}}", fields(word))).collect();
+    let error = error.map_or(String::new(), |error| {
+        format!(",{}", field("error", &error.to_string()))
+    });
     format!(
-        "{{{},\"duration\":{seconds:.3},{},\"words\":[{}]}}",
+        "{{{},\"duration\":{seconds:.3},{},\"words\":[{}]{error}}}",
         field("file", name),
         field("text", &text.join(" ")),
         words.join(",")
@@ -310,30 +349,41 @@ struct Target {
 }
 
 enum Destination {
-    Standard(StdoutLock<'static>),
+    Standard(BufWriter<Stdout>),
     File(NewFile),
 }
 
 impl Target {
-    fn open(file: Option<&Path>) -> Result<Self, Error> {
+    fn new(file: Option<NewFile>) -> Self {
         let out = match file {
-            None => Destination::Standard(io::stdout().lock()),
-            Some(path) => Destination::File(NewFile::create(path)?),
+            None => Destination::Standard(BufWriter::new(Stdout)),
+            Some(file) => Destination::File(file),
         };
-        Ok(Self { out, begun: false })
+        Self { out, begun: false }
     }
 
     fn put(&mut self, text: &str) -> Result<(), Error> {
-        let out: &mut dyn Write = match &mut self.out {
-            Destination::Standard(out) => out,
-            Destination::File(file) => &mut file.out,
-        };
-        out.write_all(text.as_bytes()).map_err(Error::Output)
+        self.out().write_all(text.as_bytes()).map_err(Error::Output)
     }
 
-    fn close(self) -> Result<(), Error> {
+    /// The end of a line of text.
+    fn end_line(&mut self) -> Result<(), Error> {
+        self.put("\n")?;
+        self.begun = false;
+        self.flush().map_err(Error::Output)
+    }
+
+    fn out(&mut self) -> &mut dyn Write {
+        match &mut self.out {
+            Destination::Standard(out) => out,
+            Destination::File(file) => file,
+        }
+    }
+
+    fn close(mut self) -> Result<(), Error> {
+        self.flush().map_err(Error::Output)?;
         match self.out {
-            Destination::Standard(mut out) => out.flush().map_err(Error::Output),
+            Destination::Standard(_) => Ok(()),
             Destination::File(file) => file.keep().map_err(Error::Output),
         }
     }
@@ -342,72 +392,14 @@ impl Target {
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.begun |= !bytes.is_empty();
-        match &mut self.out {
-            Destination::Standard(out) => out.write(bytes),
-            Destination::File(file) => file.out.write(bytes),
-        }
+        self.out().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.out {
-            Destination::Standard(out) => out.flush(),
-            Destination::File(file) => file.out.flush(),
+        self.out().flush()?;
+        if let Destination::Standard(_) = self.out {
+            interrupt::set_line_begun(self.begun);
         }
-    }
-}
-
-/// A file that takes its name, and the place of what had it, once it is whole. Until then it is beside it under
-/// another name, and gone if it never gets whole. What is there and no regular file is written to as it is.
-struct NewFile {
-    out: BufWriter<File>,
-    /// Its name until it is whole, and after.
-    names: Option<(PathBuf, PathBuf)>,
-}
-
-impl NewFile {
-    fn create(path: &Path) -> Result<Self, Error> {
-        let refuse = |source| Error::File {
-            path: path.into(),
-            source,
-        };
-        if path.metadata().is_ok_and(|there| !there.is_file()) {
-            let file = OpenOptions::new().write(true).open(path).map_err(refuse)?;
-            return Ok(Self {
-                out: BufWriter::new(file),
-                names: None,
-            });
-        }
-        let Some(name) = path.file_name() else {
-            return Err(refuse(io::ErrorKind::InvalidInput.into()));
-        };
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.part", process::id()));
-        let part = path.with_file_name(hidden);
-        let file = File::create(&part).map_err(refuse)?;
-        Ok(Self {
-            out: BufWriter::new(file),
-            names: Some((part, path.into())),
-        })
-    }
-
-    fn keep(mut self) -> io::Result<()> {
-        self.out.flush()?;
-        let Some((part, path)) = &self.names else {
-            return Ok(());
-        };
-        self.out.get_ref().sync_all()?;
-        fs::rename(part, path)?;
-        self.names = None;
         Ok(())
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if let Some((part, _)) = &self.names {
-            // It may be gone already, and there is nobody to tell.
-            let _ = fs::remove_file(part);
-        }
     }
 }

@@ -9,19 +9,22 @@ use super::console::Console;
 use crate::timings::{Spent, Timings};
 use crate::usage::Peak;
 
-/// Of one file: `samples` of audio that took `wall` in all.
-pub(super) fn times(console: &Console, path: &Path, samples: u64, wall: Duration, timings: &Timings) {
+/// Of one input: `samples` of audio that took `wall` in all; of a live one the time of the work is told, since the
+/// rest is waiting.
+pub(super) fn times(console: &Console, path: &Path, samples: u64, wall: Option<Duration>, timings: &Timings) {
     if console.is_silent() {
         return;
     }
-    let (audio, seconds) = (samples as f64 / SAMPLE_RATE as f64, wall.as_secs_f64());
+    let audio = samples as f64 / SAMPLE_RATE as f64;
+    let seconds = wall.unwrap_or_else(|| timings.total()).as_secs_f64();
+    let of_work = if wall.is_none() { " of work" } else { "" };
     let factor = if samples > 0 {
         format!(", real-time factor {:.3}", seconds / audio)
     } else {
         String::new()
     };
     console.note(format_args!(
-        "{}: {audio:.2} s of audio in {seconds:.2} s{factor}",
+        "{}: {audio:.2} s of audio in {seconds:.2} s{of_work}{factor}",
         path.display()
     ));
     let Timings {

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use voxtral_core::format::wav::Encoding;
+use voxtral_core::format::wav::{Encoding, MAX_RATE, MIN_RATE};
 use voxtral_core::layout::MS_PER_POSITION;
 
 use super::console::Console;
 use super::hear::Hearing;
 use super::monitor::Monitor;
+use super::new_file::NewFile;
 use super::options::{ModelOptions, SessionOptions, ThreadOptions};
 use super::output::{Format, Output};
-use super::report;
+use super::{report, stdout};
 use crate::audio::{AudioFile, Raw};
 use crate::error::Error;
 use crate::gate::GateOptions;
@@ -24,8 +25,14 @@ use crate::usage::{self, Peak};
 /// The file that is standard input.
 const STDIN: &str = "-";
 
+/// The output that is standard output.
+const STDOUT: &str = "-";
+
 /// Most seconds of `-I`.
 const LONGEST_INTERVAL: f32 = 60.0;
+
+/// Most seconds of `--hold`.
+const LONGEST_HOLD: f32 = 3600.0;
 
 /// Transcribe audio files, or live audio; also what is done without a command
 #[derive(Args, Debug)]
@@ -47,19 +54,23 @@ pub(super) struct Transcribe {
     /// off for files]
     #[arg(long, value_name = "DBFS", value_parser = threshold, allow_negative_numbers = true)]
     gate: Option<Threshold>,
-    /// Seconds of silence that begin a pause [default: 1.5]
-    #[arg(long, value_name = "SECS", value_parser = positive, allow_negative_numbers = true)]
+    /// Seconds of silence that begin a pause, 0.5 to 3600 [default: 1.5]
+    #[arg(long, value_name = "SECS", value_parser = hold, allow_negative_numbers = true)]
     hold: Option<f32>,
-    /// Show other tokens that were nearly as likely: those of a probability p of which 1 - p / best is at most this
+    /// Show other tokens that were nearly as likely: those of a probability p of which 1 - p / best is at most this,
+    /// 0.5 for instance; in text as [best|other]
     #[arg(long, value_name = "CUTOFF", value_parser = fraction, allow_negative_numbers = true)]
     alt: Option<f32>,
-    /// Show what is being done as symbols on standard error
+    /// Show what is being done as symbols on standard error: ▶ encoder pass, · decoded position, ▪ one that took
+    /// longer than it lasts, ↵ flush, ‖ gate closed, ▷ gate opened (E . s F | o where the locale is not UTF-8); and
+    /// every 5 s time of work over that of the audio, audio that waits, and with a gate the quietest and the loudest
+    /// 10 ms, between which the level of --gate belongs
     #[arg(long)]
     monitor: bool,
     /// What is written
     #[arg(long, value_name = "FORMAT", default_value = "txt")]
     output: Format,
-    /// Write to a file, which is there once it is whole, instead of standard output
+    /// Write to a file, which is there once it is whole, instead of standard output; - is standard output
     #[arg(short = 'o', value_name = "FILE")]
     to: Option<PathBuf>,
     /// Print nothing but the text and errors
@@ -77,9 +88,9 @@ struct Input {
     /// Audio files, of the formats that --version names; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Audio file, as in voxtral.c
+    /// Audio file, as in voxtral.c; several are heard one after the other
     #[arg(short = 'i', value_name = "FILE")]
-    input: Option<PathBuf>,
+    input: Vec<PathBuf>,
     /// Live audio from standard input: what files may be, or s16le of 16 kHz, mono
     #[arg(long)]
     stdin: bool,
@@ -88,17 +99,19 @@ struct Input {
     from_mic: Option<String>,
 }
 
-/// What standard input is, if its first bytes are not to tell it.
+/// What the audio is, if its first bytes are not to tell it.
 #[derive(Args, Debug)]
 struct RawOptions {
-    /// Standard input is raw samples stored like this
-    #[arg(long, value_name = "FORMAT")]
+    /// Files or standard input are raw samples stored like this
+    #[arg(long, value_name = "FORMAT", conflicts_with = "from_mic")]
     format: Option<RawFormat>,
-    /// Standard input is raw samples of this rate in Hz [default: 16000]
-    #[arg(long, value_name = "N")]
+    /// Raw samples are of this rate in Hz [default: 16000]
+    #[arg(long, value_name = "N", conflicts_with = "from_mic", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(i64::from(MIN_RATE)..=i64::from(MAX_RATE)))]
     rate: Option<u32>,
-    /// Standard input is raw samples of so many channels [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Raw samples are of so many channels [default: 1]
+    #[arg(long, value_name = "N", conflicts_with = "from_mic", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..))]
     channels: Option<u16>,
 }
 
@@ -158,11 +171,12 @@ fn interval(text: &str) -> Result<f32, String> {
     )
 }
 
-fn positive(text: &str) -> Result<f32, String> {
+/// Not shorter than the lead-in of the gate: what is shorter cuts words.
+fn hold(text: &str) -> Result<f32, String> {
     number(
         text,
-        |value| value > 0.0 && value.is_finite(),
-        "a number of seconds above 0",
+        |value| (GateOptions::LEAST_HOLD..=LONGEST_HOLD).contains(&value),
+        "a number of seconds from 0.5 to 3600",
     )
 }
 
@@ -177,15 +191,31 @@ fn number(text: &str, fits: impl Fn(f32) -> bool, wanted: &str) -> Result<f32, S
 
 impl Transcribe {
     fn files(&self) -> &[PathBuf] {
-        match &self.input.input {
-            Some(file) => std::slice::from_ref(file),
-            None => &self.input.files,
+        if self.input.input.is_empty() {
+            &self.input.files
+        } else {
+            &self.input.input
         }
     }
 
     /// Whether the audio comes while it is spoken.
     fn is_live(&self) -> bool {
         self.input.stdin || self.input.from_mic.is_some() || self.files() == [Path::new(STDIN)]
+    }
+
+    /// Where the text goes, if not to standard output.
+    fn file(&self) -> Result<Option<NewFile>, Error> {
+        let stdin = Path::new(STDIN);
+        match &self.to {
+            Some(path) if path != Path::new(STDOUT) => {
+                let reads_stdin = self.input.stdin || self.files().iter().any(|file| file == stdin);
+                NewFile::create(path, self.files(), reads_stdin).map(Some)
+            }
+            _ => {
+                stdout::tell_if_nowhere();
+                Ok(None)
+            }
+        }
     }
 
     /// The gate that was asked for, or the usual one.
@@ -211,6 +241,7 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     if args.files().len() > 1 && !args.output.takes_several() {
         return Err(Error::OneInput);
     }
+    let file = args.file()?;
     let start = Instant::now();
     let mut console = Console::new(args.silent);
     let model = args.model.open(&console)?;
@@ -248,20 +279,24 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
             pool.threads()
         ));
     }
+    if args.output == Format::Json {
+        // Only an end that is waited for leaves a whole document.
+        interrupt::let_work_end();
+    }
     let layout = transcriber.layout();
     let allocated = (layout.state_len() + layout.scratch_len()) * size_of::<f32>();
     warn_of_low_memory(&console, model.weights_len() as u64, allocated as u64);
 
     let mut hearing = Hearing {
         transcriber,
-        output: Output::new(&model, args.output, args.alt, args.to.as_deref())?,
+        output: Output::new(&model, args.output, args.alt, file),
         gate: args.gate(),
         monitor: Monitor::new(args.monitor),
         peak: Peak::default(),
         debug: args.debug,
         console: &mut console,
     };
-    let mut failed = false;
+    let (mut failed, mut broken_off) = (false, None);
     if args.is_live() {
         let stdin = Path::new("standard input");
         let heard = match (args.input.from_mic.clone(), args.raw.get()) {
@@ -269,34 +304,48 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
             (None, Some(raw)) => hearing.live(stdin, move || AudioFile::raw_stdin(raw)),
             (None, None) => hearing.live(stdin, AudioFile::stdin),
         };
-        failed |= keep_on(&mut hearing, heard)?;
+        broken_off = keep_on(&mut hearing, heard, &mut failed)?;
     } else {
         for path in args.files() {
-            let heard = hearing.file(path);
-            failed |= keep_on(&mut hearing, heard)?;
+            let heard = hearing.file(path, args.raw.get());
+            broken_off = keep_on(&mut hearing, heard, &mut failed)?;
+            if broken_off.is_some() {
+                break;
+            }
         }
     }
     let Hearing {
         output, peak, console, ..
     } = hearing;
+    if let Some(error) = broken_off {
+        output.break_off()?;
+        return Err(error);
+    }
     output.close()?;
     report::memory(console, &peak);
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else if interrupt::was_told_to_end() {
+        ExitCode::from(interrupt::status())
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-/// Whether an input failed, which is told. What is wrong with one file is nothing against the next; other errors are
-/// the end.
-fn keep_on(hearing: &mut Hearing<'_>, heard: Result<(), Error>) -> Result<bool, Error> {
-    let Err(error) = heard else { return Ok(false) };
+/// Tells what was wrong with an input, if it failed, and goes on: what is wrong with one file is nothing against the
+/// next. Other errors are returned, as the end of all.
+fn keep_on(hearing: &mut Hearing<'_>, heard: Result<(), Error>, failed: &mut bool) -> Result<Option<Error>, Error> {
+    let Err(error) = heard else { return Ok(None) };
     if matches!(error, Error::Output(_)) {
         return Err(error);
     }
-    hearing.output.give_up()?;
+    hearing.output.give_up(&error)?;
     match error {
-        Error::Interrupted | Error::Session(_) | Error::Text(_) => Err(error),
+        Error::Interrupted | Error::Session(_) | Error::Text(_) => Ok(Some(error)),
         error => {
             hearing.console.error(error);
-            Ok(true)
+            *failed = true;
+            Ok(None)
         }
     }
 }

@@ -173,3 +173,81 @@ fn what_follows_a_flac_is_no_audio() {
     }
     assert_eq!(text(&files.write("a.flac", &[&flac[..], &id3].concat())), "one");
 }
+
+/// Chunks and tags behind the audio of a WAV are nothing to tell; anything else is, by file and by pipe.
+#[test]
+fn what_is_behind_the_audio_of_a_wav_is_told_unless_it_is_chunks() {
+    let files = Files::new();
+    // Sixteen bits and eight: the one sample of the latter is followed by a pad byte, or not.
+    let wav = |bits: u16, data: &[u8]| {
+        let (block, bytes) = (bits / 8, data.len() as u32);
+        let mut wav = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0".to_vec();
+        wav.extend([block.to_le_bytes(), bits.to_le_bytes()].concat());
+        wav.extend(b"data");
+        wav.extend(bytes.to_le_bytes());
+        wav.extend(data);
+        wav
+    };
+    let chunk = |name: &[u8; 4], bytes: &[u8]| [&name[..], &(bytes.len() as u32).to_le_bytes(), bytes].concat();
+    let list = chunk(b"LIST", b"INFOwords and more");
+    let odd = [chunk(b"note", b"odd"), vec![0], list.clone()].concat();
+    let tag = [&b"ID3\x04\0\0\0\0\0\x7F"[..], &[1; 127]].concat();
+    let whole = wav(16, &[1, 0, 2, 0]);
+    let cases: [(Vec<u8>, usize); 9] = [
+        (vec![], 0),
+        (list.clone(), 0),
+        (odd, 0),
+        (tag, 0),
+        (whole.clone(), whole.len()),
+        ([list.clone(), whole.clone()].concat(), whole.len()),
+        (vec![0; 100_000], 100_000),
+        (b"some words that are no chunk".to_vec(), 28),
+        (b"x".to_vec(), 1),
+    ];
+    for (head, samples) in [
+        (whole, 2),
+        (wav(8, &[1]), 1),
+        ([wav(8, &[1]), vec![0]].concat(), 1),
+        (wav(16, &[]), 0),
+    ] {
+        for (behind, stray) in &cases {
+            // A data chunk of size 0 reaches to the end, unless a chunk follows; a zero behind one of odd size is a pad.
+            if samples == 0 && !behind.starts_with(b"LIST") || samples == 1 && behind.starts_with(&[0]) {
+                continue;
+            }
+            let path = files.write("a.wav", &[&head[..], behind].concat());
+            let told = match stray {
+                0 => vec![],
+                1 => vec!["1 byte behind the audio is no part of the WAV and was not listened to".to_owned()],
+                _ => vec![format!(
+                    "{stray} bytes behind the audio are no part of the WAV and were not listened to"
+                )],
+            };
+            let (found, remarks) = read(&path).unwrap();
+            assert_eq!((found.len(), &remarks), (samples, &told), "{behind:?}");
+            let (found, remarks) = crate::support::read_piped(&path).unwrap();
+            assert_eq!((found.len(), &remarks), (samples, &told), "{behind:?}");
+        }
+    }
+}
+
+/// Behind the audio of a file nothing is read: it may be any length.
+#[test]
+fn a_long_hole_behind_the_audio_takes_no_time() {
+    let files = Files::new();
+    let path = files.write("a.wav", &fs::read(encoded("../clips/00-espeak.wav")).unwrap());
+    let whole = samples(&path);
+    let audio = fs::metadata(&path).unwrap().len();
+    let length = 1 << 40;
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    if file.set_len(length).is_err() {
+        // Not every file system has files of this length.
+        return;
+    }
+    let (found, remarks) = read(&path).unwrap();
+    assert_eq!(found, whole);
+    assert!(
+        contains(&remarks, &format!("{} bytes behind the audio", length - audio)),
+        "{remarks:?}"
+    );
+}

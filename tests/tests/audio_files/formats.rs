@@ -179,10 +179,7 @@ fn w11_values_that_are_none_are_told() {
     let (samples, remarks) = read(&path).unwrap();
     assert_eq!(samples, [0.5, 0.0, 0.0, 0.0, 0.0, -0.25]);
     assert!(remarks[0].contains("3 samples were NaN or infinite"), "{remarks:?}");
-    assert!(
-        remarks[1].contains("1 samples were far beyond full scale"),
-        "{remarks:?}"
-    );
+    assert!(remarks[1].contains("1 sample was far beyond full scale"), "{remarks:?}");
 
     // The same in a WAV that has to be resampled: nothing of it spreads.
     let odd = [f64::NAN, f64::INFINITY, 1e20].into_iter().cycle().take(300);

@@ -24,6 +24,25 @@ pub fn spoken() -> Vec<(String, String)> {
     spoken.collect()
 }
 
+/// As [`read`], of a file that comes through a pipe.
+pub fn read_piped(path: &Path) -> Result<(Vec<f32>, Vec<String>), Error> {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let (bytes, writer) = (fs::read(path).unwrap(), fifo.clone());
+    // Whoever reads may stop before the end.
+    let writer = std::thread::spawn(move || fs::write(writer, bytes).ok());
+    let result = read(&fifo);
+    writer.join().unwrap();
+    result
+}
+
 /// All samples and remarks of a file, read in pieces of changing sizes.
 pub fn read(path: &Path) -> Result<(Vec<f32>, Vec<String>), Error> {
     let mut file = AudioFile::open(path)?;

@@ -8,9 +8,11 @@ use super::canonical::{canonical_attention, same_bits};
 use super::data::{CACHES, Random, cache_len, cached};
 use super::executors::executors;
 
-/// Queries, keys and values of a stream from position 0.
+/// Queries, keys and values of a stream.
 struct Stream {
     heads: Heads,
+    /// Its first position.
+    start: u64,
     cache: CacheType,
     q: Vec<f32>,
     k: Vec<f32>,
@@ -22,6 +24,7 @@ impl Stream {
         let widened = |values: Vec<f32>| values.iter().map(|v| 3.0 * v).collect();
         Self {
             heads,
+            start: 0,
             cache,
             q: widened(random.values(total * heads.n_heads * heads.head_dim)),
             k: widened(random.values(total * heads.n_kv_heads * heads.head_dim)),
@@ -47,7 +50,7 @@ impl Stream {
                 self.heads,
                 self.cache,
                 capacity,
-                first as u64,
+                self.start + first as u64,
                 &self.k[first * kv_width..next * kv_width],
                 &mut keys,
             );
@@ -55,7 +58,7 @@ impl Stream {
                 self.heads,
                 self.cache,
                 capacity,
-                first as u64,
+                self.start + first as u64,
                 &self.v[first * kv_width..next * kv_width],
                 &mut values,
             );
@@ -63,13 +66,14 @@ impl Stream {
                 keys: &keys,
                 values: &values,
                 capacity,
+                first: self.start,
                 cache: self.cache,
             };
             let range = first * q_width..next * q_width;
             ops.attention(
                 self.heads,
                 window,
-                first as u64,
+                self.start + first as u64,
                 &self.q[range.clone()],
                 ring,
                 &mut y[range],
@@ -184,6 +188,34 @@ fn attention_depends_neither_on_chunks_nor_on_threads() {
     }
 }
 
+/// Nothing before the start of a stream is looked at (it is NaN there), and where blocks begin at the same places the
+/// bits are those of a stream from 0; elsewhere the values are, up to rounding.
+#[test]
+fn attention_of_a_stream_that_starts_elsewhere() {
+    let heads = Heads {
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 12,
+    };
+    for (kernels, cache) in all_kernels()
+        .into_iter()
+        .flat_map(|kernels| CACHES.map(|cache| (kernels, cache)))
+    {
+        let mut stream = Stream::new(&mut Random::new(11), heads, cache, 300);
+        let ops = Ops::new(kernels, &Serial);
+        let expected = stream.run(ops, 70, &[13], 5);
+        for start in [64, 1 << 21, (1 << 32) - 64, 1 << 50] {
+            stream.start = start;
+            assert!(same_bits(&stream.run(ops, 70, &[13], 5), &expected), "{start}");
+        }
+        for start in [1, 63, (1 << 24) - 7, (1 << 32) - 33] {
+            stream.start = start;
+            let y = stream.run(ops, 70, &[13], 5);
+            assert!(y.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{start}");
+        }
+    }
+}
+
 #[test]
 fn attention_at_positions_beyond_32_bits() {
     let heads = Heads {
@@ -204,6 +236,7 @@ fn attention_at_positions_beyond_32_bits() {
             keys: &ring,
             values: &ring,
             capacity,
+            first: 0,
             cache: CacheType::F32,
         };
         let mut y = vec![0.0; 8];
@@ -233,6 +266,7 @@ fn a_nan_in_the_window_shows_and_one_outside_does_not() {
                 keys: &stored,
                 values: &stored,
                 capacity,
+                first: 0,
                 cache,
             };
             let mut y = [0.0; 9];

@@ -96,6 +96,7 @@ fn attention_and_rms_norm() {
                 keys: &keys,
                 values: &values,
                 capacity,
+                first: 0,
                 cache,
             };
             let (mut attended, mut normed) = (vec![0.0; q.len()], vec![0.0; q.len()]);
@@ -108,6 +109,7 @@ fn attention_and_rms_norm() {
                     keys: ks[i].floats(),
                     values: vs[i].floats(),
                     capacity,
+                    first: 0,
                     cache,
                 };
                 ops.attention(heads, window, 20, qs[i].floats(), ring, ys[i].floats());

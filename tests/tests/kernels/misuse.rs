@@ -41,6 +41,7 @@ fn shapes_that_disagree_change_nothing() {
             keys: &held,
             values: &held,
             capacity: 4,
+            first: 0,
             cache: CacheType::F32,
         };
         let q = [1.0; 16];
@@ -65,6 +66,7 @@ fn shapes_that_disagree_change_nothing() {
         };
         ops.attention(heads, 2, 0, &q, halved, &mut y);
         ops.attention(heads, 2, 0, &q, Ring { capacity: 0, ..ring }, &mut y);
+        ops.attention(heads, 2, 0, &q, Ring { first: 1, ..ring }, &mut y);
         ops.attention(Heads { n_kv_heads: 0, ..heads }, 2, 0, &q, ring, &mut y);
         assert_eq!(y, [7.0; 16], "{kernels:?}");
     }

@@ -14,8 +14,12 @@ use voxtral_tests::program::{arg, clip, run, voxtral};
 use crate::support::{Running, fed, raw, to_raw, told};
 
 fn interrupt(running: &Running) {
+    send(running, Signal::INT);
+}
+
+fn send(running: &Running, signal: Signal) {
     let pid = Pid::from_raw(running.child.id() as i32).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    kill_process(pid, signal).unwrap();
 }
 
 /// M5: Ctrl-C ends the sentence: all that came before it is heard, and the program ends as at the end of the audio.
@@ -27,6 +31,36 @@ fn m5_ctrl_c_finishes_the_sentence() {
     interrupt(&running);
     let ran = running.wait_with_open_input();
     assert_eq!((ran.code, ran.stdout), (Some(0), clip(0).1 + "\n"));
+}
+
+/// M5: so do signals that ask a program to end, with the status that shells have for them.
+#[test]
+fn m5_term_and_hup_finish_the_sentence() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let mut running = Running::start(&["--stdin", "-I", "0.08", "--silent"]);
+        running.stdin().write_all(&raw(0)).unwrap();
+        running.wait_for("one four six six");
+        send(&running, signal);
+        let ran = running.wait_with_open_input();
+        assert_eq!((ran.code, ran.stdout), (Some(code), clip(0).1 + "\n"));
+    }
+}
+
+/// What was odd until Ctrl-C is told, but not that the audio ends in the middle of a sample.
+#[test]
+fn ctrl_c_tells_what_was_odd() {
+    let mut running = Running::start(&["--stdin", "-I", "0.08", "--silent", "--format", "f32le"]);
+    let samples = &goldens::clips()[0].samples;
+    let mut bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    bytes[40..44].copy_from_slice(&f32::NAN.to_le_bytes());
+    bytes.push(0);
+    running.stdin().write_all(&bytes).unwrap();
+    running.wait_for("one four six six");
+    interrupt(&running);
+    let ran = running.wait_with_open_input();
+    assert_eq!((ran.code, ran.stdout), (Some(0), clip(0).1 + "\n"));
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 sample was NaN or infinite"), "{}", ran.stderr);
 }
 
 /// M5: a second one does not wait.
@@ -44,9 +78,9 @@ fn m5_a_second_ctrl_c_stops_at_once() {
     interrupt(&running);
     thread::sleep(Duration::from_millis(300));
     assert!(running.child.try_wait().unwrap().is_none(), "the first lets it work");
-    interrupt(&running);
+    send(&running, Signal::TERM);
     let ran = running.wait_with_open_input();
-    assert_eq!(ran.code, None, "ended by the signal");
+    assert_eq!(ran.code, Some(143), "a status, not the end by a signal");
 }
 
 /// M5: whoever read the text went away, or there is no room for it.

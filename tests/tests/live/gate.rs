@@ -71,8 +71,8 @@ fn d4_speech_after_pauses_is_transcribed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the cuts: the same is heard, what is heard and what is skipped is all there is, in order, and nothing
-    /// loud is skipped.
+    /// Whatever the cuts: the same is heard, what is heard and what is skipped is all there is, in order; nothing loud
+    /// is skipped, and a lead-in is heard before it, however soon after the gate closed.
     #[test]
     fn nothing_loud_is_skipped_and_all_is_accounted_for(
         parts in prop::collection::vec((any::<bool>(), 1usize..9000), 1..8),
@@ -94,7 +94,8 @@ proptest! {
         }
         let run = |cut: usize| {
             let mut gate = Gate::new(options);
-            let (mut heard, mut events, mut at) = (vec![false; audio.len()], vec![], 0);
+            let (mut heard, mut at) = (vec![false; audio.len()], 0);
+            let (mut closed, mut opened) = (vec![], vec![]);
             let mut act = |gated: Gated<'_>| {
                 match gated {
                     Gated::Audio(samples) => {
@@ -102,9 +103,9 @@ proptest! {
                         heard[at..at + samples.len()].fill(true);
                         at += samples.len();
                     }
-                    Gated::Closed => events.push((at, 0)),
+                    Gated::Closed => closed.push(at),
                     Gated::Opened { skipped } => {
-                        events.push((at, skipped));
+                        opened.push((at, skipped));
                         at += skipped as usize;
                     }
                 }
@@ -115,13 +116,21 @@ proptest! {
             }
             gate.finish(&mut act).unwrap();
             let at = at + gate.skipped() as usize;
-            (heard, events, at)
+            (heard, closed, opened, at)
         };
-        let (heard, events, at) = run(audio.len());
+        let (heard, closed, opened, at) = run(audio.len());
         prop_assert_eq!(at, audio.len());
-        prop_assert_eq!(&run(cut), &(heard.clone(), events, at));
+        prop_assert_eq!(&run(cut), &(heard.clone(), closed, opened.clone(), at));
+        let is_loud = |sample: &f32| (sample - 0.3).abs() > 0.01;
         for (i, sample) in audio.iter().enumerate() {
-            prop_assert!(heard[i] || (sample - 0.3).abs() < 0.01, "sample {} is loud and was not heard", i);
+            prop_assert!(heard[i] || !is_loud(sample), "sample {} is loud and was not heard", i);
+        }
+        // What is heard between the opening and what opened it.
+        let lead_in = 160 * usize::from(lead_in.min(hold));
+        for (at, skipped) in opened {
+            let from = at + skipped as usize;
+            let loud = audio[from..].iter().position(is_loud).unwrap();
+            prop_assert!(loud >= lead_in, "{} samples of a lead-in of {}", loud, lead_in);
         }
     }
 }
