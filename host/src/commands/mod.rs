@@ -2,6 +2,7 @@
 //!
 //! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
+mod bench;
 mod captions;
 mod completions;
 mod console;
@@ -76,6 +77,7 @@ enum Command {
     Transcribe(transcribe::Transcribe),
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
+    Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Some(Command::Transcribe(args)) => transcribe::run(args),
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };
