@@ -716,7 +716,7 @@ impl Session {
 
         let rows = usize::try_from(positions).unwrap_or(usize::MAX);
         let queued = usize::try_from(first.saturating_sub(self.queued_from)).unwrap_or(usize::MAX);
-        let (state, (mut decoder, layer)) = memory.decoder(rows)?;
+        let (state, (mut decoder, mut layer)) = memory.decoder(rows)?;
         let embeddings = state.embeddings.chunks_exact(params.dim).skip(queued);
         for (row, embedding) in decoder.x.chunks_exact_mut(params.dim).zip(embeddings) {
             row.copy_from_slice(embedding);
@@ -735,7 +735,7 @@ impl Session {
             state.ada,
             state.decoder_cache,
             &mut decoder,
-            layer,
+            &mut layer,
         )?;
         if deciding == 0 {
             self.decoded = end;
@@ -743,7 +743,7 @@ impl Session {
         }
 
         let mut tokens = [None; MAX_BATCH];
-        model::decoder::head(&mut pass, deciding, &mut decoder, &mut tokens)?;
+        model::decoder::head(&mut pass, deciding, &mut decoder, layer.quantised, &mut tokens)?;
         let proposed = Proposed {
             first: end.saturating_sub(deciding as u64),
             tokens: tokens.get(..deciding).unwrap_or_default(),

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use voxtral::Pool;
-use voxtral_core::kernels::{CacheType, Class, Executor, Heads, Kernels, Matrix, Ops, Ring, Serial, Storage};
+use voxtral_core::kernels::{
+    CacheType, Class, Executor, Heads, Kernels, Matrix, Ops, Ring, Serial, Storage, activations_len,
+};
 
 /// Length of a window.
 const WINDOW: Duration = Duration::from_micros(1500);
@@ -231,13 +233,18 @@ fn values(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i % 17) as f32 * 0.01 - 0.05).collect()
 }
 
+/// What linear maps of weights in blocks want.
+fn scratch(n: usize, cols: usize) -> Vec<f32> {
+    vec![0.0; activations_len(n, cols).unwrap()]
+}
+
 /// Decoding: 1 to 8 columns against weights that come from memory.
 fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
     let (rows, cols) = LARGE;
     let ops = Ops::new(kernels, executor);
     // A window's share of rows at a time.
     let part = 1536;
-    let size = part * cols * storage.size();
+    let size = part * storage.row_bytes(cols).unwrap();
     let line = |n: usize| {
         format!(
             "decode {} {storage:?} {cols} wide by {n}, {threads} threads",
@@ -251,10 +258,11 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
     for n in 1..=8 {
         let x = values(n * cols);
         let mut y = vec![0.0f32; n * part];
+        let mut scratch = scratch(n, cols);
         let (mut at, mut limit_at) = (0, rows / 2 / part * part);
         let part_of = |at: &mut usize| {
             *at = (*at + part) % rows;
-            &large_weights()[*at * cols * storage.size()..][..size]
+            &large_weights()[*at * storage.row_bytes(cols).unwrap()..][..size]
         };
         compare(
             &line(n),
@@ -264,7 +272,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
                 threads,
                 f: &mut || {
                     let w = Matrix::new(part_of(&mut at), part, cols, storage).unwrap();
-                    ops.linear(&w, None, black_box(&x), &mut y);
+                    ops.linear(&w, None, black_box(&x), &mut scratch, &mut y);
                 },
             },
             Timed {
@@ -280,10 +288,11 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
 fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
     for (rows, cols) in [(5120, 1280), (1280, 5120), (2048, 1280)] {
         for n in [9, 16, 100, 300] {
-            let bytes = &large_weights()[..rows * cols * storage.size()];
+            let bytes = &large_weights()[..rows * storage.row_bytes(cols).unwrap()];
             let w = Matrix::new(bytes, rows, cols, storage).unwrap();
             let x = values(n * cols);
             let mut y = vec![0.0f32; n * rows];
+            let mut scratch = scratch(n, cols);
             let ops = Ops::new(kernels, executor);
             compare(
                 &format!(
@@ -294,12 +303,46 @@ fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads
                 Timed {
                     units: 2e-9 * (rows * cols * n) as f64,
                     threads,
-                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut y),
+                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut scratch, &mut y),
                 },
                 Timed {
                     units: limits::GFLOP * threads as f64,
                     threads: 1,
                     f: &mut limits::multiply_add,
+                },
+            );
+        }
+    }
+}
+
+/// The encoder's products with weights in blocks, against the same with bfloat16: here 100 % is its speed.
+fn beside_bf16(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
+    let ops = Ops::new(kernels, executor);
+    for (rows, cols) in [(5120, 1280), (1280, 5120), (2048, 1280)] {
+        for n in [4, 8, 38, 100] {
+            let [w, wide] = [storage, Storage::Bf16].map(|storage| {
+                let bytes = &large_weights()[..rows * storage.row_bytes(cols).unwrap()];
+                Matrix::new(bytes, rows, cols, storage).unwrap()
+            });
+            let x = values(n * cols);
+            let (mut y, mut wide_y) = (vec![0.0f32; n * rows], vec![0.0f32; n * rows]);
+            let mut scratch = scratch(n, cols);
+            let units = 2e-9 * (rows * cols * n) as f64;
+            compare(
+                &format!(
+                    "beside bf16 {} {storage:?} {rows}x{cols} by {n}, {threads} threads",
+                    kernels.name()
+                ),
+                "GFLOP/s",
+                Timed {
+                    units,
+                    threads,
+                    f: &mut || ops.linear(black_box(&w), None, black_box(&x), &mut scratch, &mut y),
+                },
+                Timed {
+                    units,
+                    threads,
+                    f: &mut || ops.linear(black_box(&wide), None, black_box(&x), &mut [], &mut wide_y),
                 },
             );
         }
@@ -314,7 +357,7 @@ fn attention(kernels: Kernels) {
         ("decode at 8192", 32, 8, 128, 8192, 1),
         ("prefill", 32, 8, 128, 100, 38),
     ] {
-        for cache in [CacheType::F32, CacheType::Bf16] {
+        for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
             let heads = Heads {
                 n_heads,
                 n_kv_heads,
@@ -356,6 +399,7 @@ fn cached(ops: &Ops, heads: Heads, cache: CacheType, positions: usize) -> Vec<f3
     let mut held = match cache {
         CacheType::F32 => new.clone(),
         CacheType::Bf16 => vec![0.0; new.len().div_ceil(2)],
+        CacheType::Q8 => vec![0.0; new.len().div_ceil(4) + heads.n_kv_heads * positions],
     };
     ops.ring_store(heads, cache, positions, 0, &new, &mut held);
     held
@@ -376,7 +420,7 @@ fn filled_cache(kernels: Kernels, executor: &dyn Executor, threads: usize) {
     let x = values(cols);
     let mut outputs = vec![0.0; rows];
     let mut at = 0;
-    for cache in [CacheType::F32, CacheType::Bf16] {
+    for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
         for window in [1000, 8192] {
             // Several layers, so that none of them is still in the processor's caches.
             let held: Vec<_> = (0..4).map(|_| cached(&ops, heads, cache, window)).collect();
@@ -395,7 +439,7 @@ fn filled_cache(kernels: Kernels, executor: &dyn Executor, threads: usize) {
                     f: &mut || {
                         at = (at + READ) % (large_weights().len() - READ);
                         let w = Matrix::new(&large_weights()[at..at + READ], rows, cols, Storage::Bf16).unwrap();
-                        ops.linear(&w, None, black_box(&x), &mut outputs);
+                        ops.linear(&w, None, black_box(&x), &mut [], &mut outputs);
                     },
                 },
                 Timed {
@@ -432,7 +476,7 @@ fn encoder_layer(kernels: Kernels, executor: &dyn Executor, threads: usize) {
     let weight =
         |rows: usize, cols: usize| Matrix::new(&large_weights()[..2 * rows * cols], rows, cols, Storage::Bf16).unwrap();
     let rotations = values(n * heads.head_dim);
-    for cache in [CacheType::F32, CacheType::Bf16] {
+    for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
         let capacity = window - 1 + n;
         let mut held = cached(&ops, heads, cache, capacity);
         let ring_values = held.clone();
@@ -469,13 +513,13 @@ fn encoder_layer(kernels: Kernels, executor: &dyn Executor, threads: usize) {
                 threads,
                 f: &mut || {
                     for out in [&mut q, &mut k, &mut a] {
-                        ops.linear(&weight(width, dim), None, &normed, out);
+                        ops.linear(&weight(width, dim), None, &normed, &mut [], out);
                     }
-                    ops.linear_add(&weight(dim, width), None, &a, &mut x);
+                    ops.linear_add(&weight(dim, width), None, &a, &mut [], &mut x);
                     for _ in 0..2 {
-                        ops.linear(&weight(hidden_dim, dim), None, &normed, &mut gate);
+                        ops.linear(&weight(hidden_dim, dim), None, &normed, &mut [], &mut gate);
                     }
-                    ops.linear_add(&weight(dim, hidden_dim), None, &gate, &mut x);
+                    ops.linear_add(&weight(dim, hidden_dim), None, &gate, &mut [], &mut x);
                     normed.copy_from_slice(&x);
                     x.fill(0.1);
                 },
@@ -531,7 +575,14 @@ fn main() {
     for storage in [Storage::Bf16, Storage::F16, Storage::F32] {
         decode(best, storage, &Serial, 1);
     }
-    decode(best, Storage::Bf16, &pool, pool.threads());
+    for storage in [Storage::Bf16, Storage::Q8, Storage::Q4] {
+        decode(best, storage, &pool, pool.threads());
+    }
+    for storage in [Storage::Q8, Storage::Q4] {
+        decode(best, storage, &Serial, 1);
+        beside_bf16(best, storage, &Serial, 1);
+        beside_bf16(best, storage, &pool, pool.threads());
+    }
     for storage in [Storage::Bf16, Storage::F16] {
         products(best, storage, &Serial, 1);
     }

@@ -413,8 +413,8 @@ MISTAKES = [
         (
             (
                 DECODER,
-                "        ops.linear(&w.w1, None, n, gate);\n        ops.linear(&w.w3, None, n, up);",
-                "        ops.linear(&w.w3, None, n, gate);\n        ops.linear(&w.w1, None, n, up);",
+                "        ops.linear(&w.w1, None, n, quantised, gate);\n        ops.linear(&w.w3, None, n, quantised, up);",
+                "        ops.linear(&w.w3, None, n, quantised, gate);\n        ops.linear(&w.w1, None, n, quantised, up);",
             ),
         ),
         *TOKENS,

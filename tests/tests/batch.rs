@@ -76,14 +76,16 @@ fn goldens_are_equal() {
 }
 
 #[test]
-fn caches_of_bf16_are_equal() {
+fn caches_of_other_types_are_equal() {
     let case = Case::read('A', "speech_a4");
     let engine = Engine::of(&case.spec());
-    let options = Options {
-        cache: CacheType::Bf16,
-        ..engine.options(case.delay_tokens)
-    };
-    assert_equal(&engine, &options, &case.samples(), "bf16");
+    for cache in [CacheType::Bf16, CacheType::Q8] {
+        let options = Options {
+            cache,
+            ..engine.options(case.delay_tokens)
+        };
+        assert_equal(&engine, &options, &case.samples(), &format!("{cache:?}"));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use voxtral_core::kernels::{CacheType, Heads, Matrix, Ring};
+use voxtral_core::kernels::{CacheType, Heads, Matrix, Ring, activations_len};
 use voxtral_core::model::{DecoderTensor, EncoderTensor, Role};
 
 use super::{Bencher, Call, Case, Group, Work};
@@ -107,9 +107,10 @@ impl<'a, 'm> Maker<'a, 'm> {
         Some(self.case(name, format!("{rows}x{cols} {storage}"), work, move || {
             let ops = self.bench.ops();
             let (x, mut y) = (values(columns * cols), vec![0.0; columns * rows]);
+            let mut scratch = vec![0.0; activations_len(columns, cols).unwrap_or(0)];
             let mut turns = Turns { matrices, next: 0 };
             Ok(Box::new(move || {
-                ops.linear(turns.next(), None, &x, &mut y);
+                ops.linear(turns.next(), None, &x, &mut scratch, &mut y);
                 Ok(())
             }))
         }))
@@ -156,11 +157,12 @@ impl<'a, 'm> Maker<'a, 'm> {
                 .iter()
                 .for_each(|w| bytes.extend_from_slice(w.bytes()));
             let (x, mut y) = (values(cols), vec![0.0; rows]);
+            let mut scratch = vec![0.0; activations_len(1, cols).unwrap_or(0)];
             let mut next = 0;
             Ok(Box::new(move || {
                 next = (next + 1) % count;
                 if let Some(w) = Matrix::new(&bytes[next * size..][..size], rows, cols, storage) {
-                    ops.linear(&w, None, &x, &mut y);
+                    ops.linear(&w, None, &x, &mut scratch, &mut y);
                 }
                 Ok(())
             }))

@@ -1,7 +1,7 @@
 //! Scores and weighted sums of a few queries over the same keys and values.
 
 use super::super::attention::Scores;
-use super::super::matrix::{Bf16, Native};
+use super::super::matrix::{Bf16, I8, Native};
 use super::super::ring::Stored;
 use super::super::set::Rows;
 use super::super::split::Band;
@@ -36,6 +36,7 @@ pub(in super::super) unsafe fn scores<V: Vector>(
         match keys {
             Stored::F32(keys) => scores_with::<V, Native>(q, keys, ahead, at, scores),
             Stored::Bf16(keys) => scores_with::<V, Bf16>(q, keys, ahead, at, scores),
+            Stored::I8(keys) => scores_with::<V, I8>(q, keys, ahead, at, scores),
         }
     }
 }
@@ -140,6 +141,7 @@ pub(in super::super) unsafe fn accumulate<V: Vector>(
         match values {
             Stored::F32(values) => accumulate_with::<V, Native>(p, at, values, ahead, y),
             Stored::Bf16(values) => accumulate_with::<V, Bf16>(p, at, values, ahead, y),
+            Stored::I8(values) => accumulate_with::<V, I8>(p, at, values, ahead, y),
         }
     }
 }
