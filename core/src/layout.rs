@@ -17,7 +17,7 @@ use crate::audio::{HOP, MEL_BINS, WINDOW};
 use crate::format::params::Params;
 use crate::format::tekken::Vocabulary;
 pub use crate::kernels::CacheType;
-use crate::kernels::Heads;
+use crate::kernels::{Heads, activations_len};
 use crate::model::{CONV_KERNEL, decoder, encoder};
 
 /// Samples of one decoder position: 80 ms.
@@ -52,7 +52,8 @@ pub struct Options {
     /// Positions that the decoder sees, the current one included, if fewer than the model's window: the KV cache is
     /// smaller by as much. Text may differ from the model's once the audio is longer than this.
     pub decoder_window: Option<usize>,
-    /// How both KV caches are stored. bfloat16 takes half of the memory, and logits differ a little.
+    /// How both KV caches are stored. bfloat16 takes half of the memory, 8 bits little more than a quarter, and logits
+    /// differ a little, or somewhat more.
     pub cache: CacheType,
     /// Whether the logits of each token are kept, for [`Session::logits`](crate::session::Session::logits) and for
     /// probes. Tokens are the same without.
@@ -364,7 +365,7 @@ impl Layout {
             },
             encoder_cache: self.cache(
                 c,
-                ["encoder KV cache", "encoder KV cache, bf16"],
+                ["encoder KV cache", "encoder KV cache, bf16", "encoder KV cache, q8"],
                 e.n_layers,
                 encoder::heads(e),
                 self.encoder_capacity,
@@ -373,7 +374,7 @@ impl Layout {
             ada: c.piece("delay conditioning", &[d.n_layers, d.dim])?,
             decoder_cache: self.cache(
                 c,
-                ["decoder KV cache", "decoder KV cache, bf16"],
+                ["decoder KV cache", "decoder KV cache, bf16", "decoder KV cache, q8"],
                 d.n_layers,
                 decoder::heads(d),
                 self.decoder_capacity,
@@ -381,20 +382,27 @@ impl Layout {
         })
     }
 
-    /// The caches of all layers, `[n_layers][2]` times a ring's slice; `names` are those of f32 and of bfloat16.
+    /// The caches of all layers, `[n_layers][2]` times a ring's slice; `names` are those of f32, bfloat16 and 8 bits.
     fn cache<C: Carve>(
         &self,
         c: &mut C,
-        names: [&'static str; 2],
+        names: [&'static str; 3],
         n_layers: usize,
         heads: Heads,
         capacity: usize,
     ) -> Result<C::Piece, LayoutError> {
-        let [f32, bf16] = names;
+        let [f32, bf16, q8] = names;
         let cache = self.options.cache;
-        let name = if cache == CacheType::F32 { f32 } else { bf16 };
-        let elements = product(name, &[heads.n_kv_heads, capacity, heads.head_dim])?;
-        c.piece(name, &[n_layers, 2, cache.floats(elements)])
+        let name = match cache {
+            CacheType::F32 => f32,
+            CacheType::Bf16 => bf16,
+            CacheType::Q8 => q8,
+        };
+        let rows = product(name, &[heads.n_kv_heads, capacity])?;
+        let half = cache
+            .floats(rows, heads.head_dim)
+            .ok_or(LayoutError::TooLarge { name })?;
+        c.piece(name, &[n_layers, 2, half])
     }
 
     fn condition<C: Carve>(&self, c: &mut C) -> Result<ConditionScratch<C::Piece>, LayoutError> {
@@ -443,9 +451,14 @@ impl Layout {
     fn adapter<C: Carve>(&self, c: &mut C, positions: usize) -> Result<AdapterPass<C::Piece>, LayoutError> {
         let frames = self.frames(positions)?;
         let encoder = self.encoder_stream(c, frames)?;
+        let concatenated = product(
+            "normed frames",
+            &[self.params.downsample_factor, self.params.encoder.dim],
+        )?;
         let scratch = AdapterScratch {
             n: c.piece("normed frames", &[frames, self.params.encoder.dim])?,
             hidden: c.piece("hidden layer", &[positions, self.params.decoder.dim])?,
+            quantised: quantised(c, positions, concatenated.max(self.params.decoder.dim))?,
         };
         Ok((encoder, scratch))
     }
@@ -495,6 +508,7 @@ fn layer<C: Carve>(
     heads: Heads,
     hidden_dim: usize,
 ) -> Result<LayerScratch<C::Piece>, LayoutError> {
+    let widest = dim.max(hidden_dim).max(heads.n_heads.saturating_mul(heads.head_dim));
     Ok(LayerScratch {
         n: c.piece("normed stream", &[rows, dim])?,
         q: c.piece("queries", &[rows, heads.n_heads, heads.head_dim])?,
@@ -503,7 +517,17 @@ fn layer<C: Carve>(
         a: c.piece("attention output", &[rows, heads.n_heads, heads.head_dim])?,
         gate: c.piece("feed-forward gate", &[rows, hidden_dim])?,
         up: c.piece("feed-forward up", &[rows, hidden_dim])?,
+        quantised: quantised(c, rows, widest)?,
     })
+}
+
+/// What linear maps of rows of at most `width` values put their input into, where weights lie in blocks.
+fn quantised<C: Carve>(c: &mut C, rows: usize, width: usize) -> Result<C::Piece, LayoutError> {
+    let name = "activations of 8 bits";
+    c.piece(
+        name,
+        &[activations_len(rows, width).ok_or(LayoutError::TooLarge { name })?],
+    )
 }
 
 /// Room for what the first query of the widest pass still sees, and for the pass itself.
@@ -625,12 +649,15 @@ pub(crate) struct LayerScratch<P> {
     pub(crate) a: P,
     pub(crate) gate: P,
     pub(crate) up: P,
+    /// Where linear maps put their input as 8 bits.
+    pub(crate) quantised: P,
 }
 
 /// Scratch of the adapter.
 pub(crate) struct AdapterScratch<P> {
     pub(crate) n: P,
     pub(crate) hidden: P,
+    pub(crate) quantised: P,
 }
 
 /// Scratch that lives through a decoder pass and the output head.

@@ -266,6 +266,21 @@ impl Session {
         }
     }
 
+    /// A session in the middle of its audio, for measuring: the next position is `position`, at most [`MAX_ORIGIN`], and
+    /// what the caches hold of earlier ones is whatever lies in the state's memory, which must be finite numbers.
+    ///
+    /// Its steps work as those of a session that came that far, and what they decide means nothing. Positions of the
+    /// prompt do not come if `position` is behind them. [`Session::reset`] leads to the start.
+    pub fn amid(layout: &Layout, position: u64) -> Self {
+        let position = position.min(MAX_ORIGIN);
+        Self {
+            queued_from: position,
+            encoded: position,
+            decoded: position,
+            ..Self::new(layout)
+        }
+    }
+
     /// Back to where it started, for the next utterance in the same memory and with the same model.
     ///
     /// After an error that only a reset ends nothing of the model is kept, its conditioning included.
@@ -701,7 +716,7 @@ impl Session {
 
         let rows = usize::try_from(positions).unwrap_or(usize::MAX);
         let queued = usize::try_from(first.saturating_sub(self.queued_from)).unwrap_or(usize::MAX);
-        let (state, (mut decoder, layer)) = memory.decoder(rows)?;
+        let (state, (mut decoder, mut layer)) = memory.decoder(rows)?;
         let embeddings = state.embeddings.chunks_exact(params.dim).skip(queued);
         for (row, embedding) in decoder.x.chunks_exact_mut(params.dim).zip(embeddings) {
             row.copy_from_slice(embedding);
@@ -720,7 +735,7 @@ impl Session {
             state.ada,
             state.decoder_cache,
             &mut decoder,
-            layer,
+            &mut layer,
         )?;
         if deciding == 0 {
             self.decoded = end;
@@ -728,7 +743,7 @@ impl Session {
         }
 
         let mut tokens = [None; MAX_BATCH];
-        model::decoder::head(&mut pass, deciding, &mut decoder, &mut tokens)?;
+        model::decoder::head(&mut pass, deciding, &mut decoder, layer.quantised, &mut tokens)?;
         let proposed = Proposed {
             first: end.saturating_sub(deciding as u64),
             tokens: tokens.get(..deciding).unwrap_or_default(),

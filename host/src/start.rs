@@ -42,6 +42,7 @@ pub fn start_file_name(layout: &Layout, class: Class) -> PathBuf {
     let cache = match options.cache {
         CacheType::F32 => "f32",
         CacheType::Bf16 => "bf16",
+        CacheType::Q8 => "q8",
     };
     let class = match class {
         Class::Fused => "fused",

@@ -13,5 +13,6 @@ pub mod guard;
 pub mod npy;
 pub mod proc;
 pub mod program;
+pub mod quantised;
 pub mod random;
 pub mod reference;

@@ -76,14 +76,16 @@ fn goldens_are_equal() {
 }
 
 #[test]
-fn caches_of_bf16_are_equal() {
+fn caches_of_other_types_are_equal() {
     let case = Case::read('A', "speech_a4");
     let engine = Engine::of(&case.spec());
-    let options = Options {
-        cache: CacheType::Bf16,
-        ..engine.options(case.delay_tokens)
-    };
-    assert_equal(&engine, &options, &case.samples(), "bf16");
+    for cache in [CacheType::Bf16, CacheType::Q8] {
+        let options = Options {
+            cache,
+            ..engine.options(case.delay_tokens)
+        };
+        assert_equal(&engine, &options, &case.samples(), &format!("{cache:?}"));
+    }
 }
 
 #[test]
@@ -226,6 +228,30 @@ fn logits_are_there_for_each_token() {
     assert!(run.tokens.iter().all(|token| token.2.is_some()));
     assert_eq!(run.tokens, expected.tokens);
     assert!(2 * run.passes < run.tokens.len(), "{} passes", run.passes);
+}
+
+/// How many positions a pass of at most 8 brings: all clips one after the other, and a minute of near silence.
+#[test]
+fn passes_bring_several_positions() {
+    let engine = Engine::nano();
+    let speech: Vec<f32> = goldens::clips().iter().flat_map(|clip| clip.samples.clone()).collect();
+    let noise: Vec<f32> = (0..60 * 16_000u64)
+        .map(|i| 1e-4 * ((i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f32 / (1 << 23) as f32 - 1.0))
+        .collect();
+    for (what, samples, least) in [("speech", speech, 2.2), ("pauses", noise, 6.0)] {
+        let options = Options {
+            stop_at_end_of_text: false,
+            ..engine.options(6)
+        };
+        let run = drive(&engine, &options, &samples, &mut Watch::default(), |_, _, _, _| {});
+        let each = run.tokens.len() as f64 / run.passes as f64;
+        println!(
+            "{what}: {} positions in {} passes, {each:.2} each",
+            run.tokens.len(),
+            run.passes
+        );
+        assert!(each >= least, "{what}: {each}");
+    }
 }
 
 /// The width may change at any time, and so may the memory between two steps: a snapshot is the state and the session.

@@ -51,7 +51,7 @@ fn assert_equal(engine: &Engine, options: &Options, samples: &[f32], what: &str)
 fn goldens_are_equal() {
     for case in Case::all() {
         let engine = Engine::of(&case.spec());
-        for cache in [CacheType::F32, CacheType::Bf16] {
+        for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
             let options = Options {
                 cache,
                 chunk: 7,

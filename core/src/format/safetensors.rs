@@ -36,10 +36,12 @@ use core::ops::Range;
 use super::json::{Event, Reader, Str};
 use super::sort::sort_by;
 
+mod blocks;
 mod dtype;
 mod error;
 mod values;
 
+pub use blocks::{Blocks, Label};
 pub use dtype::Dtype;
 pub use error::{Error, Explained, Field, NameSpan};
 
@@ -52,6 +54,9 @@ const LENGTH_LEN: usize = 8;
 /// The key of the header that is no tensor.
 const METADATA: &str = "__metadata__";
 
+/// How keys of metadata begin that tell of a tensor's storage; see [`Blocks`].
+const METADATA_BLOCKS: &str = "voxtral.blocks.";
+
 /// One tensor of the index: plain data, offsets only. The default stands for nothing yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -62,6 +67,8 @@ pub struct Entry {
     /// Index of the tensor that is as many-th in the order of the data as this entry is in the order of names.
     by_offset: u32,
     dtype: Dtype,
+    /// Where the metadata tells of its storage.
+    blocks: Option<NameSpan>,
     /// Offsets as in the header, counted from its end.
     begin: u64,
     end: u64,
@@ -75,6 +82,7 @@ impl Default for Entry {
             rank: 0,
             by_offset: 0,
             dtype: Dtype::Bool,
+            blocks: None,
             begin: 0,
             end: 0,
         }
@@ -171,7 +179,29 @@ pub fn parse_prefix<'a>(bytes: &'a [u8], file_len: u64, entries: &'a mut [Entry]
         Ordering::Equal => {}
     }
     back_to_names(entries);
+    note_blocks(bytes, entries);
     Ok(Header::view(bytes, entries))
+}
+
+/// Notes with each tensor, in the order of names, where the metadata tells of its storage.
+fn note_blocks(bytes: &[u8], entries: &mut [Entry]) {
+    let Some(mut reader) = Header::view(bytes, &[]).metadata_reader() else {
+        return;
+    };
+    while let (Ok(Event::Key(key)), Ok(Event::String(text))) = (reader.next(), reader.next()) {
+        let mut name = key.bytes();
+        if !name.by_ref().take(METADATA_BLOCKS.len()).eq(METADATA_BLOCKS.bytes()) {
+            continue;
+        }
+        let order = |entry: &Entry| match entry.name.resolve(bytes) {
+            Some(found) => found.bytes().cmp(name.clone()),
+            None => Ordering::Less,
+        };
+        let found = entries.binary_search_by(order).ok();
+        if let Some(entry) = found.and_then(|index| entries.get_mut(index)) {
+            entry.blocks = Some(span(&reader, text));
+        }
+    }
 }
 
 /// No name stands twice. Looked at before the data, or two tensors of one name and place would count as an overlap.
@@ -348,6 +378,7 @@ fn scan_entry(reader: &mut Reader<'_>, tensor: NameSpan) -> Result<Entry, Error>
         rank,
         by_offset: 0,
         dtype,
+        blocks: None,
         begin,
         end,
     })

@@ -31,23 +31,22 @@ impl Ops<'_> {
 
     /// What [`Ops::argmax`] says of the outputs of [`Ops::linear`] for every row of `x` (`[n][cols]`), which are nowhere
     /// stored as a whole, into `found` (`[n]`).
-    pub fn linear_argmax(&self, w: &Matrix, x: &[f32], found: &mut [Option<usize>]) {
+    pub fn linear_argmax(&self, w: &Matrix, x: &[f32], scratch: &mut [f32], found: &mut [Option<usize>]) {
         require!(
             w.rows() > 0 && w.cols().checked_mul(found.len()) == Some(x.len()),
             "linear_argmax: shapes disagree"
         );
         let inputs = x.chunks(TOGETHER.saturating_mul(w.cols()).max(1));
         for (x, found) in inputs.zip(found.chunks_mut(TOGETHER)) {
-            self.few_argmax(w, x, found);
+            self.few_argmax(w, x, scratch, found);
         }
     }
 
     /// [`Ops::linear_argmax`] of at most [`TOGETHER`] inputs.
-    fn few_argmax(&self, w: &Matrix, x: &[f32], found: &mut [Option<usize>]) {
+    fn few_argmax(&self, w: &Matrix, x: &[f32], scratch: &mut [f32], found: &mut [Option<usize>]) {
         let (rows, n) = (w.rows(), found.len());
-        let Some(job) = Linear::new(w, None, x, n, false) else {
-            return;
-        };
+        let job = Linear::new(w, None, x, n, false).and_then(|job| self.prepared(job, n, scratch));
+        let Some(job) = job else { return };
         let Some(piece) = rows.div_ceil(PIECES).checked_next_multiple_of(panel(n)) else {
             return;
         };

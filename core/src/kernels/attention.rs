@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::math::exp;
 use super::ops::Ops;
-use super::ring::{CacheType, Ring, Stored};
+use super::ring::{CacheType, Held, Ring};
 use super::scalar::reduce;
 use super::set::{Rows, Set};
 use super::split::{Band, split};
@@ -32,8 +32,7 @@ impl Heads {
     }
     /// Length of the keys or the values of a ring, or `None` if that overflows.
     pub(super) fn ring_len(&self, cache: CacheType, capacity: usize) -> Option<usize> {
-        let count = self.kv_width()?.checked_mul(capacity)?;
-        Some(cache.floats(count))
+        cache.floats(self.n_kv_heads.checked_mul(capacity)?, self.head_dim)
     }
     /// Values of one position in queries, or `None` if the counts do not fit together.
     fn q_width(&self) -> Option<usize> {
@@ -49,8 +48,11 @@ impl Ops<'_> {
     /// are in the ring.
     ///
     /// `q` is `[n][n_heads][head_dim]` at positions `first..first + n`, already in the ring; `y` has its shape. The
-    /// ring has room for all that the queries see: `min(window - 1, first - ring.first) + n` positions. Keys and values of
-    /// bfloat16 are widened, which is exact, and then used as those of f32 are.
+    /// ring has room for all that the queries see: `min(window - 1, first - ring.first) + n` positions. Keys and
+    /// values of
+    /// bfloat16 are widened, which is exact, and then used as those of f32 are. Levels of 8 bits are used like that too,
+    /// and their scales come in where they meet: `dot(q, k[j])` is then `dot(q, levels) * scale`, and `p[j] v[j]` is
+    /// `(p[j] * scale) levels`.
     ///
     /// The canonical order is an online softmax over blocks of 64 absolute positions, in rising order. In each block:
     /// `s[j] = dot(q, k[j]) * (1 / sqrt(head_dim))`; `m' = max(m, s)`; `l` and the output are multiplied by
@@ -117,14 +119,21 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
         head_dim,
     } = job.heads;
     let group = n_heads / n_kv_heads;
-    let head_len = job.ring.capacity * head_dim;
+    let Ring {
+        keys,
+        values,
+        capacity,
+        cache,
+        ..
+    } = job.ring;
+    let held = |values| Held::new(cache, values, n_kv_heads * capacity, head_dim);
     for kv in 0..band.width() / (group * head_dim) {
         let head = band.start() / head_dim + kv * group;
-        let held = head / group * head_len..(head / group + 1) * head_len;
+        let rows = head / group * capacity..(head / group + 1) * capacity;
         let visible = Visible {
-            keys: Stored::new(job.ring.cache, job.ring.keys).part(held.clone()),
-            values: Stored::new(job.ring.cache, job.ring.values).part(held),
-            capacity: job.ring.capacity,
+            keys: held(keys).rows(rows.clone()),
+            values: held(values).rows(rows),
+            capacity,
             first: job.ring.first,
             window: job.window,
             head_dim,
@@ -184,8 +193,8 @@ impl Queries<'_> {
 
 /// Keys and values that the queries of some heads may look at.
 struct Visible<'a> {
-    keys: Stored<'a>,
-    values: Stored<'a>,
+    keys: Held<'a>,
+    values: Held<'a>,
     capacity: usize,
     first: u64,
     window: u64,
@@ -218,32 +227,37 @@ impl Visible<'_> {
             all.end = all.end.max(all.start);
             // Places outside of what a query sees weigh nothing.
             scores[..queries.count].fill([f32::NEG_INFINITY; BLOCK]);
-            // SAFETY: by the caller.
-            unsafe {
-                self.score::<S>(start, all.clone(), queries.q, &mut scores[..queries.count]);
-                for c in 0..queries.count {
-                    let seen = self.seen(start, queries.position(c));
-                    let q = Rows {
-                        values: queries.q.row(c),
-                        ..queries.q
-                    };
-                    let own = core::slice::from_mut(&mut scores[c]);
-                    self.score::<S>(start, seen.start..all.start.min(seen.end), q, own);
-                    self.score::<S>(start, all.end.max(seen.start)..seen.end, q, own);
-                    softmax[c].weigh(scale, seen, &mut scores[c], y.row(c));
-                }
-                // In the order of positions: first what only some see, then what all see, then again what some see.
-                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
-                    let seen = self.seen(start, queries.position(c));
-                    let mut y = y.part(c..c + 1, 0..self.head_dim);
-                    self.sum::<S>(start, seen.start..all.start.min(seen.end), own, &mut y);
-                }
-                self.sum::<S>(start, all.clone(), &scores[..queries.count], y);
-                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
-                    let seen = self.seen(start, queries.position(c));
-                    let mut y = y.part(c..c + 1, 0..self.head_dim);
-                    self.sum::<S>(start, all.end.max(seen.start)..seen.end, own, &mut y);
-                }
+            let count = queries.count;
+            let seen = |c: usize| self.seen(start, queries.position(c));
+            // What all see, they look at together, and at the rest each by itself, in the order of positions. Scores
+            // and sums have a loop over these turns, since all that it calls is inlined.
+            let turn = |i: usize| match i.checked_sub(count) {
+                None => (i..i + 1, seen(i).start..all.start.min(seen(i).end)),
+                Some(0) => (0..count, all.clone()),
+                Some(c) => (c - 1..c, all.end.max(seen(c - 1).start)..seen(c - 1).end),
+            };
+            let turns = if all == (0..BLOCK) {
+                count..count + 1
+            } else {
+                0..2 * count + 1
+            };
+            for i in turns.clone() {
+                let (which, places) = turn(i);
+                let q = Rows {
+                    values: &queries.q.values[which.start * queries.q.stride..],
+                    ..queries.q
+                };
+                // SAFETY: by the caller.
+                unsafe { self.score::<S>(start, places, q, &mut scores[which]) };
+            }
+            for c in 0..count {
+                softmax[c].weigh(scale, seen(c), &mut scores[c], y.row(c));
+            }
+            for i in turns {
+                let (which, places) = turn(i);
+                let mut y = y.part(which.clone(), 0..self.head_dim);
+                // SAFETY: by the caller.
+                unsafe { self.sum::<S>(start, places, &scores[which], &mut y) };
             }
             start += BLOCK as u64;
         }
@@ -270,9 +284,16 @@ impl Visible<'_> {
     unsafe fn score<S: Set>(&self, start: u64, places: Range<usize>, q: Rows, scores: &mut [Scores]) {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
-            let keys = self.keys.part(slots.start * self.head_dim..slots.end * self.head_dim);
+            // Their values come next.
+            let ahead = self.values.address(slots.start);
+            let keys = self.keys.rows(slots);
             // SAFETY: by the caller.
-            unsafe { S::scores(q, keys, at, scores) };
+            unsafe { S::scores(q, keys.stored(), ahead, at, scores) };
+            if let Some(scales) = keys.scales() {
+                for scores in scores.iter_mut() {
+                    scores[at..].iter_mut().zip(scales).for_each(|(s, scale)| *s *= scale);
+                }
+            }
         }
     }
 
@@ -281,9 +302,23 @@ impl Visible<'_> {
     unsafe fn sum<S: Set>(&self, start: u64, places: Range<usize>, p: &[Scores], y: &mut Band) {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
-            let values = self.values.part(slots.start * self.head_dim..slots.end * self.head_dim);
+            // The keys of the next block come next.
+            let ahead = self.keys.address(slots.start + BLOCK);
+            let values = self.values.rows(slots);
+            let mut scaled = [[0.0; BLOCK]; TOGETHER];
+            let p = match values.scales() {
+                None => p,
+                Some(scales) => {
+                    for (scaled, p) in scaled.iter_mut().zip(p) {
+                        for ((scaled, p), scale) in scaled[at..].iter_mut().zip(&p[at..]).zip(scales) {
+                            *scaled = p * scale;
+                        }
+                    }
+                    &scaled[..p.len()]
+                }
+            };
             // SAFETY: by the caller.
-            unsafe { S::accumulate(p, at, values, y) };
+            unsafe { S::accumulate(p, at, values.stored(), ahead, y) };
         }
     }
 

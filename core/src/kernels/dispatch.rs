@@ -23,6 +23,8 @@ pub enum Class {
 pub enum InstructionSet {
     /// x86-64 with AVX2, FMA and F16C, and vector registers that the system saves.
     Avx2Fma,
+    /// NEON with the dot product extension (FEAT_DotProd), for integers.
+    NeonDotprod,
 }
 
 /// A choice of instruction set: a proof that this machine has it.
@@ -82,8 +84,12 @@ impl Kernels {
             InstructionSet::Avx2Fma => Self {
                 table: &super::x86::avx2::TABLE,
             },
-            #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-            InstructionSet::Avx2Fma => Self::baseline(),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+            InstructionSet::NeonDotprod => Self {
+                table: &super::aarch64::neon::DOT_TABLE,
+            },
+            #[allow(unreachable_patterns)]
+            _ => Self::baseline(),
         }
     }
 
@@ -92,7 +98,8 @@ impl Kernels {
         self.table.class
     }
 
-    /// A short name for people: "scalar", "scalar, fused", "avx2+fma" or "neon".
+    /// A short name for people: "scalar", "scalar, fused", "avx2+fma", "neon" or
+    /// "neon+dotprod".
     pub const fn name(&self) -> &'static str {
         self.table.name
     }
@@ -100,6 +107,11 @@ impl Kernels {
     pub(super) fn linear(&self, job: &Linear, band: &mut Band) {
         // SAFETY: whoever made `self` proved that the machine has the set.
         unsafe { (self.table.linear)(job, band) }
+    }
+
+    pub(super) fn quantise(&self, cols: usize, x: &[f32], out: &mut [f32]) {
+        // SAFETY: whoever made `self` proved that the machine has the set.
+        unsafe { (self.table.quantise)(cols, x, out) }
     }
 
     pub(super) fn attention(&self, job: &Attention, band: &mut Band) {

@@ -1,6 +1,7 @@
 //! What a linear map is asked to do, and what follows each of its dot products: the same for every instruction set.
 
 use super::Matrix;
+use super::activations::Activations;
 
 /// Most columns that count as few: reading the weights takes about as long as using them.
 pub(super) const FEW: usize = 8;
@@ -16,6 +17,7 @@ pub(super) struct Linear<'a> {
     w: &'a Matrix<'a>,
     bias: Option<&'a Matrix<'a>>,
     x: &'a [f32],
+    quantised: Option<Activations<'a>>,
     onto: bool,
 }
 
@@ -30,7 +32,28 @@ impl<'a> Linear<'a> {
     ) -> Option<Self> {
         let fits = n.checked_mul(w.cols()) == Some(x.len())
             && bias.is_none_or(|bias| bias.rows().checked_mul(bias.cols()) == Some(w.rows()));
-        fits.then_some(Self { w, bias, x, onto })
+        let quantised = None;
+        fits.then_some(Self {
+            w,
+            bias,
+            x,
+            quantised,
+            onto,
+        })
+    }
+
+    /// The same with the input as 8 bits besides, which weights in blocks take.
+    pub(super) fn with_quantised(self, quantised: Activations<'a>) -> Self {
+        Self {
+            quantised: Some(quantised),
+            ..self
+        }
+    }
+
+    /// The input as 8 bits; it is there for weights in blocks.
+    #[inline(always)]
+    pub(super) fn quantised(&self) -> Option<Activations<'a>> {
+        self.quantised
     }
 
     /// The same for some rows of the weights, without the bias.

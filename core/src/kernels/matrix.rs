@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use super::blocks;
+
 /// How the elements of a matrix are stored, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
@@ -11,21 +13,38 @@ pub enum Storage {
     F16,
     /// IEEE single precision, 4 bytes.
     F32,
+    /// 8 bits, in blocks of at most 32 with a scale of half precision each: 8.5 bits per weight where rows are
+    /// multiples of 256. Rows are multiples of 32.
+    Q8,
+    /// 4 bits, an index into a table of levels, in such blocks: 4.5 bits per weight where rows are multiples of 256.
+    /// Rows are multiples of 32.
+    Q4,
 }
 
 impl Storage {
-    /// Bytes of one element.
-    pub const fn size(self) -> usize {
+    /// Bytes of a row of `cols` elements, or `None` if no row can have so many.
+    pub const fn row_bytes(self, cols: usize) -> Option<usize> {
         match self {
-            Storage::Bf16 | Storage::F16 => 2,
-            Storage::F32 => 4,
+            Storage::Bf16 | Storage::F16 => cols.checked_mul(2),
+            Storage::F32 => cols.checked_mul(4),
+            Storage::Q8 => blocks::row_bytes(cols, 8),
+            Storage::Q4 => blocks::row_bytes(cols, 4),
         }
+    }
+
+    /// Whether elements share scales in blocks. Linear maps then take activations of 8 bits (see [`super`]).
+    pub const fn is_blocks(self) -> bool {
+        matches!(self, Storage::Q8 | Storage::Q4)
     }
 }
 
-/// Calls a generic function for the element type of a storage: `with_storage!(storage, E => f::<E>(x))`.
+/// Calls a generic function for what a storage consists of: elements of their own, or blocks of levels.
+/// `with_storage!(storage, E => f::<E>(x), L => g::<L>(x))`. Without the second part nothing is done for blocks.
 macro_rules! with_storage {
     ($storage:expr, $element:ident => $call:expr) => {
+        $crate::kernels::matrix::with_storage!($storage, $element => $call, _Levels => ())
+    };
+    ($storage:expr, $element:ident => $call:expr, $levels:ident => $blocks:expr) => {
         match $storage {
             $crate::kernels::Storage::Bf16 => {
                 type $element = $crate::kernels::matrix::Bf16;
@@ -39,10 +58,38 @@ macro_rules! with_storage {
                 type $element = $crate::kernels::matrix::F32;
                 $call
             }
+            $crate::kernels::Storage::Q8 => {
+                type $levels = $crate::kernels::blocks::Q8;
+                $blocks
+            }
+            $crate::kernels::Storage::Q4 => {
+                type $levels = $crate::kernels::blocks::Q4;
+                $blocks
+            }
         }
     };
 }
 pub(super) use with_storage;
+
+/// Calls a generic function for the levels of a storage in blocks, and nothing for others.
+#[allow(unused_macros)]
+macro_rules! with_levels {
+    ($storage:expr, $levels:ident => $call:expr) => {
+        match $storage {
+            $crate::kernels::Storage::Q8 => {
+                type $levels = $crate::kernels::blocks::Q8;
+                $call
+            }
+            $crate::kernels::Storage::Q4 => {
+                type $levels = $crate::kernels::blocks::Q4;
+                $call
+            }
+            _ => {}
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(super) use with_levels;
 
 /// A way to read f32 values out of a slice: `UNITS` units of the slice make one value. Every decoding is exact.
 pub(super) trait Element {
@@ -65,6 +112,8 @@ pub(super) struct Bf16;
 pub(super) struct F16;
 /// IEEE single precision in little-endian bytes.
 pub(super) struct F32;
+/// Integers of 8 bits.
+pub(super) struct I8;
 /// f32 values as they are.
 pub(super) struct Native;
 
@@ -101,6 +150,15 @@ impl Element for F32 {
     }
 }
 
+impl Element for I8 {
+    type Unit = u8;
+    const UNITS: usize = 1;
+    #[inline(always)]
+    fn read(units: &[u8]) -> f32 {
+        f32::from(units[0] as i8)
+    }
+}
+
 impl Element for Native {
     type Unit = f32;
     const UNITS: usize = 1;
@@ -116,17 +174,21 @@ pub struct Matrix<'a> {
     bytes: &'a [u8],
     rows: usize,
     cols: usize,
+    /// Bytes from one row to the next.
+    stride: usize,
     storage: Storage,
 }
 
 impl<'a> Matrix<'a> {
-    /// A view of `rows * cols` elements, or `None` if `bytes` has another length.
+    /// A view of `rows` rows of `cols` elements, or `None` if `bytes` has another length or `storage` no such rows.
     pub fn new(bytes: &'a [u8], rows: usize, cols: usize, storage: Storage) -> Option<Self> {
-        let wanted = rows.checked_mul(cols)?.checked_mul(storage.size())?;
+        let stride = storage.row_bytes(cols)?;
+        let wanted = rows.checked_mul(stride)?;
         (bytes.len() == wanted).then_some(Self {
             bytes,
             rows,
             cols,
+            stride,
             storage,
         })
     }
@@ -149,7 +211,7 @@ impl<'a> Matrix<'a> {
 
     /// Bytes from one row to the next.
     pub(super) fn stride(&self) -> usize {
-        self.cols * self.storage.size()
+        self.stride
     }
 
     /// Row `index` as a matrix of one row, or `None` past the end.
@@ -157,7 +219,7 @@ impl<'a> Matrix<'a> {
         if index >= self.rows {
             return None;
         }
-        let bytes = self.bytes.get(index * self.stride()..(index + 1) * self.stride())?;
+        let bytes = self.bytes.get(index * self.stride..(index + 1) * self.stride)?;
         Some(Self {
             bytes,
             rows: 1,
@@ -190,21 +252,21 @@ impl<'a> Matrix<'a> {
 
     /// Element `index` counted through all rows; 0 past the end.
     pub(super) fn element(&self, index: usize) -> f32 {
-        let size = self.storage.size();
-        match self.bytes.get(index * size..(index + 1) * size) {
-            Some(bytes) => with_storage!(self.storage, E => E::read(bytes)),
-            None => 0.0,
-        }
+        let Some(row) = index.checked_div(self.cols).and_then(|row| self.row(row)) else {
+            return 0.0;
+        };
+        let col = index % self.cols;
+        with_storage!(self.storage, E => E::read(&row.bytes[col * E::UNITS..]), L => blocks::value::<L>(row.bytes, self.cols, col))
     }
 
-    /// Calls `f` with every item of `out` and the element of the same index, as far as both go.
+    /// Calls `f` with every item of `out` (`[cols]`) and the element of the same index of the only row.
     #[inline(always)]
     pub(super) fn for_each(&self, out: &mut [f32], f: impl Fn(&mut f32, f32)) {
         with_storage!(self.storage, E => {
             for (out, units) in out.iter_mut().zip(self.bytes.chunks_exact(E::UNITS)) {
                 f(out, E::read(units));
             }
-        });
+        }, L => blocks::for_each::<L>(self.bytes, out, f));
     }
 }
 

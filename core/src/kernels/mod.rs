@@ -10,6 +10,14 @@
 //!   by one multiply-accumulate of the class: `fma(a, b, lane)` or `lane + a * b`. A lane without an element in the
 //!   tail keeps its value. Then `((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7))`.
 //! * **Linear.** `y = dot`, or `y = dot + b`; onto a residual stream `y = y + (dot + b)`.
+//! * **Linear with weights in blocks** ([`Storage::Q8`], [`Storage::Q4`]). Always with activations of 8 bits, whatever the
+//!   set: the storage decides, so that bits agree. Weights and activations have groups of 256 columns and blocks of at
+//!   most 32, and a scale for each block; block `l` of a group has the columns `k` with `(k / 4) % 8 == l`. Lane `l` takes
+//!   block `l` of each group in rising order: the sum of the products of levels, which is an exact integer, times
+//!   `weight scale * activation scale` (rounded once), by one multiply-accumulate of the class. Then the tree of the dot
+//!   product. Rows of embeddings ([`Ops::add_row`]) are decoded exactly. Rounding activations to 8 bits is a relative rms
+//!   error of about half a percent of the input (half a 127th of the largest of 32 at most), as much as 8 bits cost the
+//!   weights, and a tenth of what 4 bits do; behind the small model's encoder and adapter it is 0.6 %.
 //! * **RMSNorm.** `r = 1 / sqrt(dot(x, x) / dim + eps)`, `y = (x * r) * w`, all in f32.
 //! * **Attention.** See [`Ops::attention`].
 //! * **Everything else** is element by element: multiply and add are never fused there, so both classes agree.
@@ -38,9 +46,12 @@ macro_rules! require {
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod aarch64;
+mod activations;
 mod argmax;
 mod attention;
+mod blocks;
 mod dispatch;
+mod encode;
 mod executor;
 mod linear;
 mod math;
@@ -59,10 +70,13 @@ mod vector;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86;
 
+pub use activations::activations_len;
 pub use attention::Heads;
 pub use dispatch::{Class, InstructionSet, Kernels};
+pub use encode::{EncodeError, encode_row};
 pub use executor::{Executor, Serial};
 pub use math::exp;
 pub use matrix::{Matrix, Storage};
 pub use ops::Ops;
+pub(crate) use ring::bytes_mut;
 pub use ring::{CacheType, Ring};

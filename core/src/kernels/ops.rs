@@ -1,5 +1,6 @@
 //! The operations by name: shapes are checked here, work is split over threads, and kernels are called.
 
+use super::activations::{Activations, activations_len};
 use super::linear::{Linear, panel};
 use super::split::split;
 use super::{Executor, Kernels, Matrix};
@@ -29,25 +30,62 @@ impl<'a> Ops<'a> {
 
     /// `y[i] = W x[i] (+ b)` for every row `x[i]` of `x` (`[n][cols]`), into `y` (`[n][rows]`).
     ///
-    /// A bias has `rows` elements, as one row or one column.
-    pub fn linear(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], y: &mut [f32]) {
-        self.linear_onto(w, bias, x, y, false);
+    /// A bias has `rows` elements, as one row or one column. Weights in blocks take their activations as 8 bits, which
+    /// are put into `scratch`: [`activations_len`] values at least. Other weights do without.
+    pub fn linear(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], scratch: &mut [f32], y: &mut [f32]) {
+        self.linear_onto(w, bias, x, scratch, y, false);
     }
 
     /// `y[i] += W x[i] (+ b)`: [`Ops::linear`] onto a residual stream.
-    pub fn linear_add(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], y: &mut [f32]) {
-        self.linear_onto(w, bias, x, y, true);
+    pub fn linear_add(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], scratch: &mut [f32], y: &mut [f32]) {
+        self.linear_onto(w, bias, x, scratch, y, true);
     }
 
-    fn linear_onto(&self, w: &Matrix, bias: Option<&Matrix>, x: &[f32], y: &mut [f32], onto: bool) {
+    fn linear_onto(
+        &self,
+        w: &Matrix,
+        bias: Option<&Matrix>,
+        x: &[f32],
+        scratch: &mut [f32],
+        y: &mut [f32],
+        onto: bool,
+    ) {
         let n = y.len().checked_div(w.rows()).unwrap_or(0);
         let job = Linear::new(w, bias, x, n, onto).filter(|_| n * w.rows() == y.len());
         debug_assert!(job.is_some(), "linear: shapes disagree");
         let Some(job) = job else { return };
+        let Some(job) = self.prepared(job, n, scratch) else {
+            return;
+        };
         let unit_cost = panel(n).saturating_mul(w.cols()).saturating_mul(n);
         split(self.executor, y, n, panel(n), unit_cost, &|mut band| {
             self.kernels.linear(&job, &mut band);
         });
+    }
+
+    /// The job of `n` inputs with them as 8 bits besides, in `scratch`, if its weights take them so. `None` if that is
+    /// too short.
+    pub(super) fn prepared<'j>(&self, job: Linear<'j>, n: usize, scratch: &'j mut [f32]) -> Option<Linear<'j>> {
+        let (storage, cols) = (job.weights().storage(), job.weights().cols());
+        if !storage.is_blocks() || cols == 0 {
+            return Some(job);
+        }
+        let scratch = activations_len(n, cols).and_then(|len| scratch.get_mut(..len));
+        debug_assert!(scratch.is_some(), "linear: the scratch is too short");
+        let quantised = self.quantise(cols, job.inputs(0, n), scratch?);
+        Some(job.with_quantised(quantised))
+    }
+
+    /// Rows of `cols` activations as 8 bits, in `scratch`.
+    fn quantise<'s>(&self, cols: usize, x: &[f32], scratch: &'s mut [f32]) -> Activations<'s> {
+        let row = scratch.len() / (x.len() / cols).max(1);
+        split(self.executor, scratch, 1, row, 2 * cols, &|mut band| {
+            let first = band.start() / row * cols;
+            let scratch = band.row(0);
+            let x = &x[first..first + scratch.len() / row * cols];
+            self.kernels.quantise(cols, x, scratch);
+        });
+        Activations::new(scratch, cols)
     }
 
     /// RMSNorm of every row: `y = x / sqrt(mean(x^2) + eps) * w`; `weight` is one row of `dim`, `x` and `y` `[n][dim]`.

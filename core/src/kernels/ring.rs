@@ -1,7 +1,8 @@
-//! Keys and values as rings over absolute positions, in f32 or in bfloat16.
+//! Keys and values as rings over absolute positions, in f32, in bfloat16 or in 8 bits.
 
 use core::ops::Range;
 
+use super::activations::{level_of, scale_and_inverse, size_bits};
 use super::attention::Heads;
 use super::ops::Ops;
 
@@ -13,14 +14,60 @@ pub enum CacheType {
     F32,
     /// Rounded to the nearest bfloat16, ties to even: half the memory, and half of what each query reads.
     Bf16,
+    /// Levels of 8 bits with a scale for each position and head, made like those of activations: little more than a
+    /// quarter of the memory.
+    Q8,
 }
 
 impl CacheType {
-    /// Values of f32 whose memory holds `count` elements.
-    pub(crate) const fn floats(self, count: usize) -> usize {
-        match self {
+    /// Values of f32 whose memory holds `rows` rows of `width` elements, or `None` if that overflows.
+    pub(crate) fn floats(self, rows: usize, width: usize) -> Option<usize> {
+        let count = rows.checked_mul(width)?;
+        Some(match self {
             Self::F32 => count,
             Self::Bf16 => count.div_ceil(2),
+            Self::Q8 => count.div_ceil(4).checked_add(rows)?,
+        })
+    }
+}
+
+impl CacheType {
+    /// Bytes of one row of `width` elements, its scale besides.
+    fn row_bytes(self, width: usize) -> (usize, usize) {
+        match self {
+            Self::F32 => (4 * width, 0),
+            Self::Bf16 => (2 * width, 0),
+            Self::Q8 => (width, 4),
+        }
+    }
+
+    /// Bytes of `slots` slots of all heads, as [`CacheType::each_slots`] shows them.
+    pub(crate) fn slots_bytes(self, heads: Heads, slots: usize) -> usize {
+        let (elements, scale) = self.row_bytes(heads.head_dim);
+        (elements + scale)
+            .saturating_mul(heads.n_kv_heads)
+            .saturating_mul(slots)
+    }
+
+    /// Calls `f` with the memory of runs of slots of every head, in keys or values of a [`Ring`]; the runs are within
+    /// its `capacity`.
+    pub(crate) fn each_slots(
+        self,
+        heads: Heads,
+        capacity: usize,
+        runs: &[Range<usize>],
+        ring: &mut [f32],
+        f: &mut dyn FnMut(&mut [u8]),
+    ) {
+        let (elements, scale) = self.row_bytes(heads.head_dim);
+        let scales = if scale > 0 { heads.n_kv_heads * capacity } else { 0 };
+        let (stored, scales) = ring.split_at_mut(ring.len().saturating_sub(scales));
+        for (memory, row) in [(bytes_mut(stored), elements), (bytes_mut(scales), scale)] {
+            for head in memory.chunks_exact_mut((capacity * row).max(1)).take(heads.n_kv_heads) {
+                for run in runs {
+                    f(head.get_mut(run.start * row..run.end * row).unwrap_or_default());
+                }
+            }
         }
     }
 }
@@ -28,7 +75,8 @@ impl CacheType {
 /// Keys and values of one layer as a ring over absolute positions.
 ///
 /// Both are `[n_kv_heads][capacity][head_dim]`; position `p` is at slot `p % capacity`. Elements of bfloat16 lie two
-/// to an f32, little-endian and without gaps, and the slices are rounded up to whole values.
+/// to an f32, little-endian and without gaps, and the slices are rounded up to whole values. Levels of 8 bits lie four
+/// to an f32, and behind all of them, from a whole value on, their scales: f32, `[n_kv_heads][capacity]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
     /// Rotated keys.
@@ -60,6 +108,11 @@ impl Ops<'_> {
             CacheType::Bf16 => scatter::<_, 2>(heads, capacity, first, x, bytes_mut(ring), |x| {
                 half::bf16::from_f32(x).to_le_bytes()
             }),
+            CacheType::Q8 => {
+                let scales = heads.n_kv_heads * capacity;
+                let (levels, scales) = ring.split_at_mut(ring.len() - scales);
+                scatter_levels(heads, capacity, first, x, bytes_mut(levels), scales);
+            }
         }
     }
 }
@@ -87,6 +140,25 @@ fn scatter<U: Copy, const UNITS: usize>(
     }
 }
 
+/// Writes the elements of `x` to their slots as levels, and their scales.
+fn scatter_levels(heads: Heads, capacity: usize, first: u64, x: &[f32], levels: &mut [u8], scales: &mut [f32]) {
+    let Heads {
+        n_kv_heads, head_dim, ..
+    } = heads;
+    for (position, x) in (first..).zip(x.chunks_exact(n_kv_heads * head_dim)) {
+        let slot = (position % capacity as u64) as usize;
+        let slots = levels.chunks_exact_mut(head_dim).zip(scales.iter_mut());
+        for ((levels, scale), x) in slots.skip(slot).step_by(capacity).zip(x.chunks_exact(head_dim)) {
+            let largest = x.iter().fold(0, |largest: u32, x| largest.max(size_bits(*x)));
+            let inverse;
+            (*scale, inverse) = scale_and_inverse(largest);
+            for (level, x) in levels.iter_mut().zip(x) {
+                *level = level_of(*x, inverse) as u8;
+            }
+        }
+    }
+}
+
 /// Elements of keys or values, as kernels read them.
 #[derive(Clone, Copy)]
 pub(super) enum Stored<'a> {
@@ -94,15 +166,18 @@ pub(super) enum Stored<'a> {
     F32(&'a [f32]),
     /// Elements of [`super::matrix::Bf16`].
     Bf16(&'a [u8]),
+    /// Elements of [`super::matrix::I8`], still to be scaled.
+    I8(&'a [u8]),
 }
 
 impl<'a> Stored<'a> {
-    /// What lies in one of the slices of a [`Ring`].
+    /// Where element `index` would lie.
     #[inline(always)]
-    pub(super) fn new(cache: CacheType, values: &'a [f32]) -> Self {
-        match cache {
-            CacheType::F32 => Self::F32(values),
-            CacheType::Bf16 => Self::Bf16(bytes(values)),
+    fn address(&self, index: usize) -> *const u8 {
+        match self {
+            Self::F32(values) => values.as_ptr().wrapping_add(index).cast(),
+            Self::Bf16(bytes) => bytes.as_ptr().wrapping_add(2 * index),
+            Self::I8(bytes) => bytes.as_ptr().wrapping_add(index),
         }
     }
 
@@ -112,19 +187,77 @@ impl<'a> Stored<'a> {
         match self {
             Self::F32(values) => Self::F32(&values[elements]),
             Self::Bf16(bytes) => Self::Bf16(&bytes[2 * elements.start..2 * elements.end]),
+            Self::I8(bytes) => Self::I8(&bytes[elements]),
         }
+    }
+}
+
+/// Rows of keys or values, and what each is multiplied by.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'a> {
+    stored: Stored<'a>,
+    width: usize,
+    /// One for each row, or none if rows are as they are.
+    scales: &'a [f32],
+}
+
+impl<'a> Held<'a> {
+    /// What lies in one of the slices of a [`Ring`], `rows` rows of `width` elements.
+    #[inline(always)]
+    pub(super) fn new(cache: CacheType, values: &'a [f32], rows: usize, width: usize) -> Self {
+        let (stored, scales) = match cache {
+            CacheType::F32 => (Stored::F32(values), &[][..]),
+            CacheType::Bf16 => (Stored::Bf16(bytes(values)), &[][..]),
+            CacheType::Q8 => {
+                let (levels, scales) = values.split_at(values.len() - rows);
+                (Stored::I8(bytes(levels)), scales)
+            }
+        };
+        Self { stored, width, scales }
+    }
+
+    /// Some of the rows; they exist, or this panics.
+    #[inline(always)]
+    pub(super) fn rows(&self, rows: Range<usize>) -> Self {
+        Self {
+            stored: self.stored.part(rows.start * self.width..rows.end * self.width),
+            scales: if self.scales.is_empty() {
+                &[]
+            } else {
+                &self.scales[rows]
+            },
+            ..*self
+        }
+    }
+
+    /// Where row `row` would lie.
+    #[inline(always)]
+    pub(super) fn address(&self, row: usize) -> *const u8 {
+        self.stored.address(row * self.width)
+    }
+
+    /// Their elements.
+    #[inline(always)]
+    pub(super) fn stored(&self) -> Stored<'a> {
+        self.stored
+    }
+
+    /// What each row is multiplied by, if anything.
+    #[inline(always)]
+    pub(super) fn scales(&self) -> Option<&'a [f32]> {
+        (!self.scales.is_empty()).then_some(self.scales)
     }
 }
 
 /// The memory of some values.
 #[inline(always)]
-fn bytes(values: &[f32]) -> &[u8] {
+pub(super) fn bytes(values: &[f32]) -> &[u8] {
     // SAFETY: the same memory, borrowed as long; f32 has no padding, and bytes have no alignment.
     unsafe { core::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 /// The memory of some values, to be written.
-fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
+pub(crate) fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
     // SAFETY: as for `bytes`; whatever is written, any bits are an f32.
     unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

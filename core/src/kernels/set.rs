@@ -44,12 +44,12 @@ pub(super) trait Set {
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32;
 
     /// `scores[c][at + j] = dot(q[c], keys[j])` for every `c` below `scores.len()` and every row of `keys`, which is
-    /// as wide as those of `q`.
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]);
+    /// as wide as those of `q`. As much memory as the keys take is needed next from `ahead` on, any address.
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]);
 
     /// `y[c] += p[c][at + j] * values[j]` for every row `c` of `y`, over `j` in rising order; `values` has rows as
-    /// wide as those of `y`.
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band);
+    /// wide as those of `y`, and `ahead` is as in [`Set::scores`].
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band);
 }
 
 /// The functions of one instruction set, each compiled with its instructions.
@@ -60,6 +60,8 @@ pub(super) struct Table {
     pub(super) class: Class,
     /// [`Set::linear`].
     pub(super) linear: unsafe fn(&Linear, &mut Band),
+    /// [`super::activations::quantise`].
+    pub(super) quantise: unsafe fn(usize, &[f32], &mut [f32]),
     /// [`super::attention::attend`].
     pub(super) attention: unsafe fn(&Attention, &mut Band),
     /// [`rms_norm`].
@@ -75,6 +77,7 @@ pub(super) struct Table {
 /// Makes the table of a [`Set`], whose functions are compiled with the given attributes.
 macro_rules! table {
     ($set:ty, $(#[$attribute:meta])*) => {{
+        use $crate::kernels::activations;
         use $crate::kernels::attention::{Attention, attend};
         use $crate::kernels::linear::Linear;
         use $crate::kernels::set::{self, Set, Table};
@@ -85,6 +88,10 @@ macro_rules! table {
         unsafe fn linear(job: &Linear, band: &mut Band) {
             // SAFETY: the caller vouches for the instruction set.
             unsafe { <$set>::linear(job, band) }
+        }
+        $(#[$attribute])*
+        unsafe fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
+            activations::quantise(cols, x, out);
         }
         $(#[$attribute])*
         unsafe fn attention(job: &Attention, band: &mut Band) {
@@ -112,6 +119,7 @@ macro_rules! table {
             name: <$set>::NAME,
             class: <$set>::CLASS,
             linear,
+            quantise,
             attention,
             rms_norm,
             rope,

@@ -3,8 +3,9 @@
 use core::fmt::{self, Write};
 use core::ops::Range;
 
+use super::stored::{self, blocks_label, check_shape, check_storage};
 use crate::format::params::Params;
-use crate::format::safetensors::{Dtype, Header, Tensor};
+use crate::format::safetensors::{Dtype, Header, Label, Tensor};
 use crate::kernels::{Matrix, Storage};
 
 const EMBEDDING_MODULE: &str = "mm_streams_embeddings.embedding_module.";
@@ -235,6 +236,22 @@ impl Role {
         }
     }
 
+    /// Whether its matrix may be stored in blocks. Norms, biases, the convolutions and the delay conditioning, little
+    /// beside the others, may not.
+    pub fn takes_blocks(self) -> bool {
+        match self {
+            Role::TokenEmbeddings | Role::AdapterIn | Role::AdapterOut => true,
+            Role::Encoder { tensor, .. } => {
+                !tensor.is_bias() && !matches!(tensor, EncoderTensor::AttentionNorm | EncoderTensor::FfnNorm)
+            }
+            Role::Decoder { tensor, .. } => !matches!(
+                tensor,
+                DecoderTensor::AttentionNorm | DecoderTensor::FfnNorm | DecoderTensor::AdaDown | DecoderTensor::AdaUp
+            ),
+            _ => false,
+        }
+    }
+
     /// The shape that `params` gives it.
     pub fn shape(self, params: &Params) -> Shape {
         let (e, d) = (&params.encoder, &params.decoder);
@@ -386,6 +403,39 @@ pub enum BindError {
         /// By the file.
         found: Dtype,
     },
+    /// The metadata tells of blocks in a tensor, but not in the form of [`crate::format::safetensors::Blocks`].
+    InvalidBlocks {
+        /// The tensor.
+        role: Role,
+    },
+    /// A tensor is stored in blocks of a scheme, or of a version of it, that the kernels do not know.
+    UnknownBlocks {
+        /// The tensor.
+        role: Role,
+        /// By the file.
+        found: Label,
+    },
+    /// A tensor is stored in blocks that may not be: see [`Role::takes_blocks`].
+    NoBlocksHere {
+        /// The tensor.
+        role: Role,
+    },
+    /// A tensor is stored in blocks, but is not a matrix of bytes.
+    BlocksDtype {
+        /// The tensor.
+        role: Role,
+        /// By the file.
+        found: Dtype,
+    },
+    /// A tensor in blocks has not the bytes that its rows and columns take.
+    BlocksSize {
+        /// The tensor.
+        role: Role,
+        /// Rows, and bytes of a row; no bytes if the scheme has no rows of so many columns.
+        expected: Shape,
+        /// By the file.
+        found: Shape,
+    },
 }
 
 impl fmt::Display for BindError {
@@ -411,6 +461,31 @@ impl fmt::Display for BindError {
             }
             Self::WrongDtype { role, found } => {
                 write!(f, "tensor {role} has dtype {found}, expected BF16, F16 or F32")
+            }
+            Self::InvalidBlocks { role } => write!(
+                f,
+                "the metadata of tensor {role} does not say how it is stored in the form \"q8/1 5120x1280\""
+            ),
+            Self::UnknownBlocks { role, found } => write!(
+                f,
+                "tensor {role} is stored as {found}, which this version does not know: it knows {} and {}",
+                stored::Q8,
+                stored::Q4
+            ),
+            Self::NoBlocksHere { role } => {
+                write!(f, "tensor {role} is stored in blocks, expected BF16, F16 or F32")
+            }
+            Self::BlocksDtype { role, found } => {
+                write!(
+                    f,
+                    "tensor {role} is stored in blocks and has dtype {found}, expected U8"
+                )
+            }
+            Self::BlocksSize { role, expected, found } => {
+                write!(
+                    f,
+                    "tensor {role} has shape {found} in bytes, its blocks make it {expected}"
+                )
             }
         }
     }
@@ -462,6 +537,9 @@ impl Binding {
             let slot = check(role, params, &tensor)?;
             hash.word(slot.begin);
             hash.bytes(tensor.dtype().name().as_bytes());
+            if let Some(label) = slot.storage.and_then(blocks_label) {
+                hash.bytes(label.as_bytes());
+            }
             if role == Role::DecoderNorm {
                 // Two models of one shape differ here; one page of the file is read for it.
                 hash.bytes(tensor.bytes().unwrap_or_default());
@@ -490,7 +568,7 @@ impl Binding {
             match find(header, role) {
                 None => report(BindError::Missing { role }),
                 Some(tensor) => {
-                    let dtype = check_dtype(role, &tensor).map(|_| ());
+                    let dtype = check_storage(role, &tensor).map(|_| ());
                     let shape = check_shape(role, params, &tensor);
                     [dtype, shape].into_iter().filter_map(Result::err).for_each(&mut report);
                 }
@@ -519,7 +597,7 @@ impl Binding {
         let slot = slots.get(role.index(&self.params))?;
         let storage = slot.storage?;
         let (rows, cols) = role.shape(&self.params).matrix();
-        let len = rows.checked_mul(cols)?.checked_mul(storage.size())?;
+        let len = rows.checked_mul(storage.row_bytes(cols)?)?;
         let start = usize::try_from(slot.begin).ok()?;
         let range = Range {
             start,
@@ -541,26 +619,8 @@ fn is_hugging_face(tensor: &Tensor) -> bool {
     parts.any(|part| HUGGING_FACE_PARTS.contains(&part))
 }
 
-fn check_dtype(role: Role, tensor: &Tensor) -> Result<Storage, BindError> {
-    match tensor.dtype() {
-        Dtype::Bf16 => Ok(Storage::Bf16),
-        Dtype::F16 => Ok(Storage::F16),
-        Dtype::F32 => Ok(Storage::F32),
-        found => Err(BindError::WrongDtype { role, found }),
-    }
-}
-
-fn check_shape(role: Role, params: &Params, tensor: &Tensor) -> Result<(), BindError> {
-    let (expected, found) = (role.shape(params), tensor.shape().collect());
-    if expected == found {
-        Ok(())
-    } else {
-        Err(BindError::WrongShape { role, expected, found })
-    }
-}
-
 fn check(role: Role, params: &Params, tensor: &Tensor) -> Result<Slot, BindError> {
-    let storage = check_dtype(role, tensor)?;
+    let storage = check_storage(role, tensor)?;
     check_shape(role, params, tensor)?;
     Ok(Slot {
         begin: tensor.range().start,

@@ -25,8 +25,9 @@ impl<'m> Cache<'m> {
         start: u64,
         cache: CacheType,
     ) -> impl Iterator<Item = Self> + 'm {
-        let half = cache.floats(heads.n_kv_heads * capacity * heads.head_dim);
-        region.chunks_exact_mut(2 * half).map(move |layer| {
+        // The layout has found it.
+        let half = cache.floats(heads.n_kv_heads * capacity, heads.head_dim).unwrap_or(0);
+        region.chunks_exact_mut((2 * half).max(1)).map(move |layer| {
             let (keys, values) = layer.split_at_mut(half);
             Cache {
                 heads,

@@ -30,9 +30,9 @@ pub(crate) fn condition(
     probe.stage(Stage::TimeCondition, 0, t_cond);
     for (layer, s) in ada.chunks_exact_mut(dim).enumerate() {
         let (a, b) = model.ada(layer)?;
-        ops.linear(&a, None, t_cond, hidden);
+        ops.linear(&a, None, t_cond, &mut [], hidden);
         ops.gelu(hidden);
-        ops.linear(&b, None, hidden, s);
+        ops.linear(&b, None, hidden, &mut [], s);
         probe.stage(Stage::Conditioning(layer), 0, s);
     }
     Ok(())

@@ -26,7 +26,7 @@ pub(crate) fn embed(pass: &mut Pass, tokens: impl Iterator<Item = u32>, x: &mut 
     Ok(())
 }
 
-/// All layers over the residual stream of `scratch.x`, `[n][dim]`, the `n` positions from `place.first`.
+/// All layers over the residual stream of `decoder.x`, `[n][dim]`, the `n` positions from `place.first`.
 ///
 /// `x += Wo a` with `a` the grouped attention over RMSNorm(x), then `x += W2 (silu(W1 n) * (W3 n))` with
 /// `n = RMSNorm(x) * (1 + s)` and `s` the layer's row of `ada`.
@@ -37,7 +37,7 @@ pub(crate) fn layers(
     ada: &[f32],
     cache: &mut [f32],
     decoder: &mut DecoderScratch<&mut [f32]>,
-    scratch: LayerScratch<&mut [f32]>,
+    scratch: &mut LayerScratch<&mut [f32]>,
 ) -> Result<(), WeightsError> {
     let Pass { model, ops, .. } = pass;
     let p = &model.params().decoder;
@@ -51,6 +51,7 @@ pub(crate) fn layers(
         a,
         gate,
         up,
+        quantised,
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, place.first, rotations);
 
@@ -65,45 +66,46 @@ pub(crate) fn layers(
         let w = model.decoder_layer(layer)?;
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
-        ops.linear(&w.wq, None, n, q);
-        ops.linear(&w.wk, None, n, k);
-        ops.linear(&w.wv, None, n, v);
+        ops.linear(&w.wq, None, n, quantised, q);
+        ops.linear(&w.wk, None, n, quantised, k);
+        ops.linear(&w.wv, None, n, quantised, v);
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, place.first, k, v);
         ops.attention(heads, layout.decoder_window(), place.first, q, cache.ring(), a);
-        ops.linear_add(&w.wo, None, a, x);
+        ops.linear_add(&w.wo, None, a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
         ops.modulate(s, n);
-        ops.linear(&w.w1, None, n, gate);
-        ops.linear(&w.w3, None, n, up);
+        ops.linear(&w.w1, None, n, quantised, gate);
+        ops.linear(&w.w3, None, n, quantised, up);
         ops.silu_mul(gate, up);
-        ops.linear_add(&w.w2, None, gate, x);
+        ops.linear_add(&w.w2, None, gate, quantised, x);
     }
     Ok(())
 }
 
-/// The tokens that follow the last `n` rows of `scratch.x`, in the first of `tokens`: of each the largest of its logits
+/// The tokens that follow the last `n` rows of `decoder.x`, in the first of `tokens`: of each the largest of its logits
 /// `RMSNorm(x) E^T`, the token embedding being the head, or `None` if one is NaN. Logits are the first rows of
-/// `scratch.logits`; where the layout has no room for them, they are nowhere stored.
+/// `decoder.logits`; where the layout has no room for them, they are nowhere stored.
 pub(crate) fn head(
     pass: &mut Pass,
     n: usize,
-    scratch: &mut DecoderScratch<&mut [f32]>,
+    decoder: &mut DecoderScratch<&mut [f32]>,
+    quantised: &mut [f32],
     tokens: &mut [Option<usize>; MAX_BATCH],
 ) -> Result<(), WeightsError> {
     let Pass { model, ops, .. } = pass;
     let p = &model.params().decoder;
-    let DecoderScratch { x, last, logits, .. } = scratch;
+    let DecoderScratch { x, last, logits, .. } = decoder;
     let (x, last) = (&x[x.len() - n * p.dim..], &mut last[..n * p.dim]);
     let embeddings = model.get(Role::TokenEmbeddings)?;
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
     if logits.is_empty() {
-        ops.linear_argmax(&embeddings, last, &mut tokens[..n]);
+        ops.linear_argmax(&embeddings, last, quantised, &mut tokens[..n]);
     } else {
         let logits = &mut logits[..n * p.vocab_size];
-        ops.linear(&embeddings, None, last, logits);
+        ops.linear(&embeddings, None, last, quantised, logits);
         for (token, logits) in tokens.iter_mut().zip(logits.chunks_exact(p.vocab_size)) {
             *token = ops.argmax(logits);
         }

@@ -41,6 +41,7 @@ pub(crate) fn layers(
         a,
         gate,
         up,
+        quantised,
     } = scratch;
     rotary::rotations(p.rope_theta, p.head_dim, place.first, rotations);
 
@@ -55,20 +56,20 @@ pub(crate) fn layers(
         let w = model.encoder_layer(layer)?;
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
-        ops.linear(&w.wq, w.wq_bias.as_ref(), n, q);
-        ops.linear(&w.wk, None, n, k);
-        ops.linear(&w.wv, w.wv_bias.as_ref(), n, v);
+        ops.linear(&w.wq, w.wq_bias.as_ref(), n, quantised, q);
+        ops.linear(&w.wk, None, n, quantised, k);
+        ops.linear(&w.wv, w.wv_bias.as_ref(), n, quantised, v);
         ops.rope(rotations, heads.n_heads, heads.head_dim, q);
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, place.first, k, v);
         ops.attention(heads, p.sliding_window, place.first, q, cache.ring(), a);
-        ops.linear_add(&w.wo, w.wo_bias.as_ref(), a, x);
+        ops.linear_add(&w.wo, w.wo_bias.as_ref(), a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
-        ops.linear(&w.w1, None, n, gate);
-        ops.linear(&w.w3, None, n, up);
+        ops.linear(&w.w1, None, n, quantised, gate);
+        ops.linear(&w.w3, None, n, quantised, up);
         ops.silu_mul(gate, up);
-        ops.linear_add(&w.w2, w.w2_bias.as_ref(), gate, x);
+        ops.linear_add(&w.w2, w.w2_bias.as_ref(), gate, quantised, x);
         probe.stage(Stage::EncoderLayer(layer), place.first, x);
     }
     Ok(())
@@ -84,13 +85,13 @@ pub(crate) fn adapt(
     y: &mut [f32],
 ) -> Result<(), WeightsError> {
     let Pass { model, ops, probe } = pass;
-    let AdapterScratch { n, hidden } = scratch;
+    let AdapterScratch { n, hidden, quantised } = scratch;
     ops.rms_norm(&model.get(Role::EncoderNorm)?, model.params().encoder.norm_eps, x, n);
     probe.stage(Stage::EncoderOut, first, n);
     // Frames lie one behind the other, so four of them are one row of the adapter's input as they are.
-    ops.linear(&model.get(Role::AdapterIn)?, None, n, hidden);
+    ops.linear(&model.get(Role::AdapterIn)?, None, n, quantised, hidden);
     ops.gelu(hidden);
-    ops.linear(&model.get(Role::AdapterOut)?, None, hidden, y);
+    ops.linear(&model.get(Role::AdapterOut)?, None, hidden, quantised, y);
     probe.stage(Stage::Adapter, first / model.params().downsample_factor as u64, y);
     Ok(())
 }

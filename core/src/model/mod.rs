@@ -25,10 +25,12 @@ pub(crate) mod encoder;
 mod probe;
 mod rotary;
 pub(crate) mod stem;
+mod stored;
 mod weights;
 
 pub use binding::{BindError, Binding, DecoderTensor, EncoderTensor, Role, Shape, Slot};
 pub use probe::{LogitHash, NoProbe, Probe, Stage};
+pub use stored::blocks_label;
 pub use weights::{Model, WeightsError};
 
 use crate::kernels::Ops;

@@ -41,6 +41,7 @@ pub(crate) fn stem(
         &model.get(Role::Conv0Weight)?,
         Some(&model.get(Role::Conv0Bias)?),
         mel_patches,
+        &mut [],
         fresh,
     );
     ops.gelu(fresh);
@@ -51,6 +52,7 @@ pub(crate) fn stem(
         &model.get(Role::Conv1Weight)?,
         Some(&model.get(Role::Conv1Bias)?),
         conv0_patches,
+        &mut [],
         x,
     );
     ops.gelu(x);

@@ -6,13 +6,14 @@
 //! starts an utterance behind them, with the bits that computing them would have given.
 //!
 //! Bytes, little-endian: `VXSILENT`, the version (u32), positions (u32), a fingerprint of model, options and rounding
-//! (u64), the number of words (u64), their hash (u64), and the words of 4 bytes.
+//! (u64), the number of bytes that follow (u64), their hash (u64), and these bytes.
 
 use core::fmt;
+use core::mem;
 use core::ops::Range;
 
 use super::{CENTRE, LOOK_AHEAD, Session};
-use crate::kernels::{CacheType, Class, Heads};
+use crate::kernels::{CacheType, Class, Heads, bytes_mut};
 use crate::layout::{Layout, Memory, SAMPLES_PER_POSITION, State};
 use crate::model::{Model, decoder, encoder};
 
@@ -70,13 +71,24 @@ impl fmt::Display for SilenceError {
 
 impl core::error::Error for SilenceError {}
 
-/// FNV-1a, a step per word.
+/// FNV-1a, a step per word of 8 bytes, of which the last may be short.
 #[derive(Clone, Copy)]
 struct Hash(u64);
 
 impl Hash {
     fn new() -> Self {
         Self(0xCBF2_9CE4_8422_2325)
+    }
+    fn of(bytes: &[u8]) -> u64 {
+        let mut hash = Self::new();
+        for bytes in bytes.chunks(8) {
+            let mut word = [0; 8];
+            for (word, byte) in word.iter_mut().zip(bytes) {
+                *word = *byte;
+            }
+            hash.add(u64::from_le_bytes(word));
+        }
+        hash.0
     }
     fn add(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01B3);
@@ -95,7 +107,7 @@ pub(super) fn positions(layout: &Layout) -> u64 {
 
 /// Bytes that a saved silence has.
 pub(super) fn len(layout: &Layout) -> usize {
-    words(layout).saturating_mul(4).saturating_add(HEADER)
+    body(layout).saturating_add(HEADER)
 }
 
 /// The rings of keys and values of one stack of layers, and what of them is seen behind the silence.
@@ -132,28 +144,20 @@ impl Rings {
         ]
     }
 
-    /// Values that hold these elements; heads are of even width, so that no value has elements of two positions.
-    fn floats(&self, elements: usize) -> usize {
-        self.cache.floats(elements)
-    }
-
     /// Calls `f` with what is seen of every head of every layer.
-    fn each(&self, region: &mut [f32], f: &mut dyn FnMut(&mut [f32])) {
-        let slot = self.floats(self.heads.head_dim);
-        let head = slot.saturating_mul(self.capacity);
-        for head in region.chunks_exact_mut(head.max(1)) {
-            for run in &self.runs {
-                let run = run.start.saturating_mul(slot)..run.end.saturating_mul(slot);
-                f(head.get_mut(run).unwrap_or_default());
-            }
+    fn each(&self, region: &mut [f32], f: &mut dyn FnMut(&mut [u8])) {
+        let rows = self.heads.n_kv_heads.saturating_mul(self.capacity);
+        let half = self.cache.floats(rows, self.heads.head_dim).unwrap_or(usize::MAX);
+        for half in region.chunks_exact_mut(half.max(1)) {
+            self.cache.each_slots(self.heads, self.capacity, &self.runs, half, f);
         }
     }
 
-    fn words(&self, n_layers: usize) -> usize {
+    /// Bytes of all that.
+    fn bytes(&self, n_layers: usize) -> usize {
         let slots = self.runs.iter().fold(0, |sum, run| run.len().saturating_add(sum));
-        [2, n_layers, self.heads.n_kv_heads, self.floats(self.heads.head_dim)]
-            .into_iter()
-            .fold(slots, usize::saturating_mul)
+        let half = self.cache.slots_bytes(self.heads, slots);
+        half.saturating_mul(2).saturating_mul(n_layers)
     }
 }
 
@@ -166,24 +170,25 @@ fn runs(capacity: usize, written: usize, seen: usize) -> [Range<usize>; 2] {
     }
 }
 
-/// Values of the state that a saved silence has.
-fn words(layout: &Layout) -> usize {
+/// Bytes of the state that a saved silence has.
+fn body(layout: &Layout) -> usize {
     let params = layout.params();
     let [encoder, decoder] = Rings::both(layout);
-    let carried = layout
+    let conditioning = params.decoder.n_layers.saturating_mul(params.decoder.dim);
+    layout
         .carried_len()
-        .saturating_add(params.decoder.n_layers.saturating_mul(params.decoder.dim));
-    carried
-        .saturating_add(encoder.words(params.encoder.n_layers))
-        .saturating_add(decoder.words(params.decoder.n_layers))
+        .saturating_add(conditioning)
+        .saturating_mul(4)
+        .saturating_add(encoder.bytes(params.encoder.n_layers))
+        .saturating_add(decoder.bytes(params.decoder.n_layers))
 }
 
 /// Calls `f` with each piece of the state that the silence left something in, always in the same order.
-fn each_piece(layout: &Layout, state: &mut State<&mut [f32]>, f: &mut dyn FnMut(&mut [f32])) {
+fn each_piece(layout: &Layout, state: &mut State<&mut [f32]>, f: &mut dyn FnMut(&mut [u8])) {
     let [encoder, decoder] = Rings::both(layout);
-    f(state.stem.mel);
-    f(state.stem.conv0);
-    f(state.ada);
+    f(bytes_mut(state.stem.mel));
+    f(bytes_mut(state.stem.conv0));
+    f(bytes_mut(state.ada));
     encoder.each(state.encoder_cache, f);
     decoder.each(state.decoder_cache, f);
 }
@@ -200,6 +205,7 @@ fn fingerprint(layout: &Layout, model: &Model) -> u64 {
     hash.add(match options.cache {
         CacheType::F32 => 0,
         CacheType::Bf16 => 1,
+        CacheType::Q8 => 2,
     });
     for number in [options.delay_tokens, options.left_pad_tokens, layout.decoder_window()] {
         hash.add(number as u64);
@@ -217,7 +223,7 @@ fn header(layout: &Layout, model: &Model) -> [u8; HEADER - 8] {
         .chain(VERSION.to_le_bytes())
         .chain(u32::try_from(positions(layout)).unwrap_or(u32::MAX).to_le_bytes())
         .chain(fingerprint(layout, model).to_le_bytes())
-        .chain((words(layout) as u64).to_le_bytes());
+        .chain((body(layout) as u64).to_le_bytes());
     for (byte, field) in bytes.iter_mut().zip(fields) {
         *byte = field;
     }
@@ -245,15 +251,17 @@ pub(super) fn save(
         return Err(SilenceError::Length { expected, found });
     }
     let (head, body) = bytes.split_at_mut_checked(HEADER).unwrap_or_default();
-    let mut hash = Hash::new();
-    let mut to = body.chunks_exact_mut(4);
+    let mut rest = &mut *body;
     each_piece(layout, &mut memory.state, &mut |piece| {
-        for (value, bytes) in piece.iter().zip(&mut to) {
-            hash.add(value.to_bits().into());
-            bytes.copy_from_slice(&value.to_bits().to_le_bytes());
+        let (to, behind) = mem::take(&mut rest)
+            .split_at_mut_checked(piece.len())
+            .unwrap_or_default();
+        if to.len() == piece.len() {
+            to.copy_from_slice(piece);
         }
+        rest = behind;
     });
-    let fields = header(layout, model).into_iter().chain(hash.0.to_le_bytes());
+    let fields = header(layout, model).into_iter().chain(Hash::of(body).to_le_bytes());
     for (byte, field) in head.iter_mut().zip(fields) {
         *byte = field;
     }
@@ -277,11 +285,13 @@ pub(super) fn restore(
     }
     check(&layout, model, bytes)?;
 
-    let mut words = bytes.get(HEADER..).unwrap_or_default().chunks_exact(4);
+    let mut rest = bytes.get(HEADER..).unwrap_or_default();
     each_piece(&layout, &mut memory.state, &mut |piece| {
-        for (value, bytes) in piece.iter_mut().zip(&mut words) {
-            *value = f32::from_bits(word(bytes));
+        let (from, behind) = rest.split_at_checked(piece.len()).unwrap_or_default();
+        if from.len() == piece.len() {
+            piece.copy_from_slice(from);
         }
+        rest = behind;
     });
     session.model = Some(model.fingerprint());
     session.started = true;
@@ -316,11 +326,7 @@ pub(super) fn check(layout: &Layout, model: &Model, bytes: &[u8]) -> Result<(), 
     if expected != found {
         return Err(SilenceError::Length { expected, found });
     }
-    let mut seen = Hash::new();
-    for bytes in body.chunks_exact(4) {
-        seen.add(word(bytes).into());
-    }
-    if seen.0.to_le_bytes() == *hash {
+    if Hash::of(body).to_le_bytes() == *hash {
         Ok(())
     } else {
         Err(SilenceError::Damaged)

@@ -2,6 +2,7 @@
 //!
 //! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
+mod bench;
 mod captions;
 mod completions;
 mod console;
@@ -80,6 +81,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Prime(prime::Prime),
     Pack(pack::Pack),
+    Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -104,6 +106,7 @@ pub fn main() -> ExitCode {
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Prime(args)) => prime::run(args),
         Some(Command::Pack(args)) => pack::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };

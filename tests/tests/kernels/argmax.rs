@@ -1,7 +1,7 @@
 //! The largest of some values, and of the outputs of a linear map that are nowhere stored.
 
 use proptest::prelude::*;
-use voxtral_core::kernels::{Kernels, Matrix, Ops, Serial, Storage};
+use voxtral_core::kernels::{Kernels, Matrix, Ops, Serial, Storage, activations_len};
 
 use super::all_kernels;
 use super::data::{Random, STORAGES, Weights};
@@ -34,14 +34,16 @@ fn argmax_of_extremes() {
 /// [`Ops::linear_argmax`] of as many inputs as `x` has.
 fn linear_argmax(ops: Ops, w: &Matrix, x: &[f32]) -> Vec<Option<usize>> {
     let mut found = vec![Some(7); x.len() / w.cols()];
-    ops.linear_argmax(w, x, &mut found);
+    let mut scratch = vec![0.0; activations_len(found.len(), w.cols()).unwrap()];
+    ops.linear_argmax(w, x, &mut scratch, &mut found);
     found
 }
 
 /// [`Ops::argmax`] of each row of the outputs of [`Ops::linear`].
 fn argmax_of_linear(ops: Ops, w: &Matrix, x: &[f32]) -> Vec<Option<usize>> {
     let mut y = vec![0.0; x.len() / w.cols() * w.rows()];
-    ops.linear(w, None, x, &mut y);
+    let mut scratch = vec![0.0; activations_len(x.len() / w.cols(), w.cols()).unwrap()];
+    ops.linear(w, None, x, &mut scratch, &mut y);
     y.chunks(w.rows()).map(|y| ops.argmax(y)).collect()
 }
 

@@ -40,7 +40,7 @@ impl Stream {
         );
         let total = self.q.len() / q_width;
         let capacity = window - 1 + chunks.iter().max().unwrap() + spare;
-        let mut keys = vec![f32::NAN; cache_len(self.cache, capacity * kv_width)];
+        let mut keys = vec![f32::NAN; cache_len(self.cache, capacity * self.heads.n_kv_heads, self.heads.head_dim)];
         let mut values = keys.clone();
         let mut y = vec![f32::NAN; self.q.len()];
         let mut first = 0;
@@ -100,26 +100,36 @@ impl Stream {
             n_kv_heads,
             head_dim,
         } = self.heads;
-        let (keys, values) = (cached(self.cache, &self.k), cached(self.cache, &self.v));
+        let [keys, values] = [&self.k, &self.v].map(|all| cached(self.cache, head_dim, all));
         let (mut y, mut exact) = (vec![0.0; self.q.len()], vec![0.0; self.q.len()]);
         for h in 0..n_heads {
             let kv = h / (n_heads / n_kv_heads);
             let q = self.head(&self.q, n_heads, h);
-            let (k, v) = (self.head(&keys, n_kv_heads, kv), self.head(&values, n_kv_heads, kv));
+            let [k, v] = [&keys, &values].map(|(elements, scales)| {
+                let scales = scales.iter().skip(kv).step_by(n_kv_heads).copied();
+                self.head(elements, n_kv_heads, kv)
+                    .into_iter()
+                    .zip(scales)
+                    .collect::<Vec<_>>()
+            });
             for (p, q) in q.iter().enumerate() {
                 let visible = (p + 1).saturating_sub(window)..=p;
                 let at = (p * n_heads + h) * head_dim;
                 y[at..at + head_dim].copy_from_slice(&canonical_attention(class, q, &k, &v, visible.clone()));
                 let scores: Vec<f64> = visible
                     .clone()
-                    .map(|j| (0..head_dim).map(|d| f64::from(q[d]) * f64::from(k[j][d])).sum::<f64>())
+                    .map(|j| {
+                        (0..head_dim)
+                            .map(|d| f64::from(q[d]) * f64::from(k[j].0[d]) * f64::from(k[j].1))
+                            .sum::<f64>()
+                    })
                     .map(|dot| dot / (head_dim as f64).sqrt())
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
                 for (j, s) in visible.zip(&scores) {
                     for d in 0..head_dim {
-                        exact[at + d] += (s - max).exp() / sum * f64::from(v[j][d]);
+                        exact[at + d] += (s - max).exp() / sum * f64::from(v[j].0[d]) * f64::from(v[j].1);
                     }
                 }
             }
@@ -250,7 +260,7 @@ fn a_nan_in_the_window_shows_and_one_outside_does_not() {
     {
         let ops = Ops::new(kernels, &Serial);
         let attend = |keys: &[f32]| {
-            let mut stored = vec![0.0; cache_len(cache, keys.len())];
+            let mut stored = vec![0.0; cache_len(cache, keys.len() / heads.head_dim, heads.head_dim)];
             ops.ring_store(heads, cache, capacity, 0, keys, &mut stored);
             let ring = Ring {
                 keys: &stored,

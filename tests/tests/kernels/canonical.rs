@@ -21,12 +21,13 @@ pub fn canonical_dot(class: Class, a: &[f32], b: &[f32]) -> f32 {
     tree(lanes)
 }
 
-/// Attention of one query over all keys and values of its head since position 0, as documented.
+/// Attention of one query over all keys and values of its head since position 0, each a row and what it is multiplied
+/// by, as documented.
 pub fn canonical_attention(
     class: Class,
     q: &[f32],
-    keys: &[Vec<f32>],
-    values: &[Vec<f32>],
+    keys: &[(Vec<f32>, f32)],
+    values: &[(Vec<f32>, f32)],
     visible: std::ops::RangeInclusive<usize>,
 ) -> Vec<f32> {
     let scale = 1.0 / libm::sqrtf(q.len() as f32);
@@ -35,7 +36,7 @@ pub fn canonical_attention(
         let places: Vec<usize> = (64 * block..64 * block + 64).filter(|j| visible.contains(j)).collect();
         let scores: Vec<f32> = places
             .iter()
-            .map(|&j| canonical_dot(class, q, &keys[j]) * scale)
+            .map(|&j| canonical_dot(class, q, &keys[j].0) * keys[j].1 * scale)
             .collect();
         let m_new = scores.iter().fold(m, |a, &b| a.max(b));
         let shrink = voxtral_core::kernels::exp(m - m_new);
@@ -45,7 +46,8 @@ pub fn canonical_attention(
         for (&j, s) in places.iter().zip(scores) {
             let p = voxtral_core::kernels::exp(s - m);
             lanes[j % 8] += p;
-            for (o, &v) in o.iter_mut().zip(&values[j]) {
+            let p = p * values[j].1;
+            for (o, &v) in o.iter_mut().zip(&values[j].0) {
                 *o = mac(class, p, v, *o);
             }
         }

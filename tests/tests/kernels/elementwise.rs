@@ -4,7 +4,7 @@ use voxtral_core::kernels::{Kernels, Matrix, Ops, Serial, Storage};
 
 use super::all_kernels;
 use super::canonical::{canonical_dot, same_bits};
-use super::data::{Random, STORAGES, Weights};
+use super::data::{BLOCKS, Random, STORAGES, Weights};
 use super::executors::executors;
 
 #[test]
@@ -97,16 +97,21 @@ fn gelu_is_the_erf_form_and_silu_is_x_times_its_logistic() {
 fn add_row_and_modulate() {
     let mut random = Random::new(5);
     let ops = Ops::new(Kernels::baseline(), &Serial);
-    for storage in STORAGES {
-        let w = Weights::new(&mut random, 5, 7, storage, 1);
+    for (storage, cols) in STORAGES
+        .map(|storage| (storage, 7))
+        .into_iter()
+        .chain(BLOCKS.map(|storage| (storage, 352)))
+    {
+        let w = Weights::new(&mut random, 5, cols, storage, 1);
+        let stride = storage.row_bytes(cols).unwrap();
         for row in 0..5 {
-            let x = random.values(7);
+            let x = random.values(cols);
             let mut y = x.clone();
             ops.add_row(&w.matrix(), row, &mut y);
-            assert!((0..7).all(|i| y[i] == x[i] + w.row(row)[i]));
+            assert!((0..cols).all(|i| y[i] == x[i] + w.row(row)[i]));
             assert_eq!(
                 w.matrix().row(row).unwrap().bytes(),
-                &w.matrix().bytes()[row * 7 * storage.size()..][..7 * storage.size()]
+                &w.matrix().bytes()[row * stride..][..stride]
             );
         }
         assert!(w.matrix().row(5).is_none());

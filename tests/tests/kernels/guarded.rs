@@ -1,11 +1,11 @@
 //! Every kernel on slices that begin or end exactly at a page that cannot be touched.
 
-use voxtral_core::kernels::{Heads, Matrix, Ops, Ring, Serial, Storage};
+use voxtral_core::kernels::{Heads, Matrix, Ops, Ring, Serial, Storage, activations_len};
 use voxtral_tests::guard::Guarded;
 
 use super::all_kernels;
 use super::canonical::same_bits;
-use super::data::{CACHES, Random, STORAGES, Weights, cache_len};
+use super::data::{BLOCKS, CACHES, Random, STORAGES, Weights, cache_len};
 
 /// Both ends of the memory that `count` values may be at.
 fn placed(values: &[f32]) -> [Guarded; 2] {
@@ -22,8 +22,13 @@ fn placed(values: &[f32]) -> [Guarded; 2] {
 #[test]
 fn linear() {
     let mut random = Random::new(9);
-    for storage in STORAGES {
-        for cols in (1..=33).chain([641, 647]) {
+    for storage in STORAGES.into_iter().chain(BLOCKS) {
+        let widths: Vec<usize> = if storage.is_blocks() {
+            (32..=288).step_by(32).chain([1280]).collect()
+        } else {
+            (1..=33).chain([641, 647]).collect()
+        };
+        for cols in widths {
             for rows in [1, 4, 9, 17] {
                 let w = Weights::new(&mut random, rows, cols, storage, 0);
                 let bytes = w.matrix().bytes();
@@ -36,16 +41,18 @@ fn linear() {
                 for n in [1, 2, 3, 4] {
                     let x = random.values(n * cols);
                     let (mut xs, mut ys) = (placed(&x), placed(&vec![0.0; n * rows]));
+                    let mut scratches = placed(&vec![0.0; activations_len(n, cols).unwrap()]);
+                    let mut scratch = vec![0.0; activations_len(n, cols).unwrap()];
                     for kernels in all_kernels() {
                         let ops = Ops::new(kernels, &Serial);
                         let mut expected = vec![0.0; n * rows];
-                        ops.linear(&w.matrix(), None, &x, &mut expected);
+                        ops.linear(&w.matrix(), None, &x, &mut scratch, &mut expected);
                         for place in &mut places {
                             place.bytes().copy_from_slice(bytes);
                             let matrix = Matrix::new(place.bytes(), rows, cols, storage).unwrap();
-                            for (x, y) in xs.iter_mut().zip(&mut ys) {
+                            for ((x, y), scratch) in xs.iter_mut().zip(&mut ys).zip(&mut scratches) {
                                 y.floats().fill(0.0);
-                                ops.linear(&matrix, None, x.floats(), y.floats());
+                                ops.linear(&matrix, None, x.floats(), scratch.floats(), y.floats());
                                 assert!(
                                     same_bits(y.floats(), &expected),
                                     "{kernels:?} {storage:?} {rows}x{cols}"
@@ -77,7 +84,7 @@ fn attention_and_rms_norm() {
         {
             let ops = Ops::new(kernels, &Serial);
             let stored = |values: &[f32]| {
-                let mut places = placed(&vec![0.0; cache_len(cache, values.len())]);
+                let mut places = placed(&vec![0.0; cache_len(cache, values.len() / head_dim, head_dim)]);
                 for place in &mut places {
                     ops.ring_store(heads, cache, capacity, 14, values, place.floats());
                 }

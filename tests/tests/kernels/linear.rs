@@ -17,9 +17,9 @@ fn check_linear(kernels: Kernels, w: &Weights, bias: Option<&Weights>, n: usize,
     let ops = Ops::new(kernels, &Serial);
     let bias_matrix = bias.map(Weights::matrix);
     if onto {
-        ops.linear_add(&w.matrix(), bias_matrix.as_ref(), &x, &mut y);
+        ops.linear_add(&w.matrix(), bias_matrix.as_ref(), &x, &mut [], &mut y);
     } else {
-        ops.linear(&w.matrix(), bias_matrix.as_ref(), &x, &mut y);
+        ops.linear(&w.matrix(), bias_matrix.as_ref(), &x, &mut [], &mut y);
     }
     for i in 0..n {
         let x = &x[i * w.cols..(i + 1) * w.cols];
@@ -120,7 +120,7 @@ fn a_tail_leaves_other_lanes_alone() {
         let x = vec![-tiny; cols];
         for kernels in all_kernels() {
             let mut y = [1.0f32];
-            Ops::new(kernels, &Serial).linear(&w, None, &x, &mut y);
+            Ops::new(kernels, &Serial).linear(&w, None, &x, &mut [], &mut y);
             let expected = canonical_dot(kernels.class(), &values, &x);
             assert_eq!(y[0].to_bits(), expected.to_bits(), "{kernels:?} {cols}");
         }
@@ -142,7 +142,7 @@ fn every_half_decodes_exactly() {
         let identity: Vec<f32> = (0..64).map(|i| if i % 9 == 0 { 1.0 } else { 0.0 }).collect();
         for kernels in all_kernels() {
             let mut y = vec![0.0f32; 8 * 8192];
-            Ops::new(kernels, &Serial).linear(&w, None, &identity, &mut y);
+            Ops::new(kernels, &Serial).linear(&w, None, &identity, &mut [], &mut y);
             for (i, &bits) in patterns.iter().enumerate() {
                 assert_eq!(
                     y[i % 8 * 8192 + i / 8],
@@ -174,13 +174,13 @@ fn linear_depends_neither_on_batch_nor_on_threads() {
         let before = random.values(n * rows);
         for kernels in all_kernels() {
             let mut whole = before.clone();
-            Ops::new(kernels, &Serial).linear_add(&w.matrix(), None, &x, &mut whole);
+            Ops::new(kernels, &Serial).linear_add(&w.matrix(), None, &x, &mut [], &mut whole);
             for executor in executors() {
                 let ops = Ops::new(kernels, executor);
                 for batch in [1, 2, 3, 7, n] {
                     let mut y = before.clone();
                     for (x, y) in x.chunks(batch * cols).zip(y.chunks_mut(batch * rows)) {
-                        ops.linear_add(&w.matrix(), None, x, y);
+                        ops.linear_add(&w.matrix(), None, x, &mut [], y);
                     }
                     assert!(same_bits(&y, &whole), "{kernels:?} {storage:?} batches of {batch}");
                 }

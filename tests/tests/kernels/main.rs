@@ -2,9 +2,11 @@
 
 mod argmax;
 mod attention;
+mod blocks;
 mod canonical;
 mod data;
 mod elementwise;
+mod encoding;
 mod executors;
 #[cfg(unix)]
 mod guarded;
@@ -17,11 +19,20 @@ use voxtral_core::kernels::{Class, Kernels, Ops, Serial};
 
 /// Both scalar classes, and what this machine has besides.
 fn all_kernels() -> Vec<Kernels> {
-    vec![
+    #[allow(unused_mut)]
+    let mut all = vec![
         Kernels::scalar(Class::Separate),
         Kernels::scalar(Class::Fused),
         Kernels::detect(),
-    ]
+    ];
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        // SAFETY: std has just found the set.
+        let dotprod = unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::NeonDotprod) };
+        assert_eq!((dotprod.name(), dotprod.class()), ("neon+dotprod", Class::Fused));
+        all.push(dotprod);
+    }
+    all
 }
 
 #[test]

@@ -17,10 +17,10 @@ fn shapes_that_disagree_change_nothing() {
     for kernels in all_kernels() {
         let ops = Ops::new(kernels, &Serial);
         let mut y = [7.0f32; 16];
-        ops.linear(&w, None, &[1.0; 3], &mut y[..5]);
-        ops.linear(&w, None, &[1.0; 4], &mut y[..4]);
-        ops.linear_add(&w, Some(&w), &[1.0; 3], &mut y[..4]);
-        ops.linear(&w, None, &[1.0; 3], &mut []);
+        ops.linear(&w, None, &[1.0; 3], &mut [], &mut y[..5]);
+        ops.linear(&w, None, &[1.0; 4], &mut [], &mut y[..4]);
+        ops.linear_add(&w, Some(&w), &[1.0; 3], &mut [], &mut y[..4]);
+        ops.linear(&w, None, &[1.0; 3], &mut [], &mut []);
         ops.rms_norm(&w, 1e-5, &[1.0; 3], &mut y[..3]);
         ops.rms_norm(&w.row(0).unwrap(), 1e-5, &[1.0; 4], &mut y[..4]);
         ops.rope(&[1.0; 4], 2, 4, &mut y);
@@ -31,7 +31,7 @@ fn shapes_that_disagree_change_nothing() {
         ops.ring_store(heads, CacheType::Bf16, 4, 0, &[1.0; 4], &mut y);
         ops.silu_mul(&mut y, &[1.0; 3]);
         let mut found = [Some(7); 2];
-        ops.linear_argmax(&w, &[0.0; 5], &mut found);
+        ops.linear_argmax(&w, &[0.0; 5], &mut [], &mut found);
         assert_eq!(found, [Some(7); 2]);
         ops.add_row(&w, 4, &mut y[..3]);
         ops.add_row(&w, 0, &mut y[..4]);

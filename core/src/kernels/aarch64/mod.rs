@@ -1,3 +1,4 @@
 //! Kernels for AArch64.
 
 pub(super) mod neon;
+mod neon_blocks;

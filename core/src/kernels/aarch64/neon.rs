@@ -1,6 +1,7 @@
 //! NEON, which every AArch64 has: two registers hold the 8 lanes of a dot product.
 //!
-//! Nothing beyond Armv8.0 is used, so a Cortex-A53 or A72 runs it.
+//! Nothing beyond Armv8.0 is used, so a Cortex-A53 or A72 runs it; but for the second table, whose integer products
+//! are those of the dot product extension.
 
 // Arithmetic intrinsics without pointers became safe to call after the oldest supported compiler.
 #![allow(unused_unsafe)]
@@ -17,44 +18,66 @@ use super::super::split::Band;
 use super::super::vector::{self, Vector};
 
 /// The kernels of this set.
-pub(in super::super) static TABLE: Table = table!(Neon, #[target_feature(enable = "neon")]);
+pub(in super::super) static TABLE: Table = table!(Neon<false>, #[target_feature(enable = "neon")]);
 
-struct Neon;
+/// The kernels with dot products of bytes.
+pub(in super::super) static DOT_TABLE: Table = table!(Neon<true>, #[target_feature(enable = "neon,dotprod")]);
 
-impl Set for Neon {
-    const NAME: &'static str = "neon";
+/// NEON, with or without the dot product extension.
+struct Neon<const DOT: bool>;
+
+impl<const DOT: bool> Set for Neon<DOT> {
+    const NAME: &'static str = if DOT { "neon+dotprod" } else { "neon" };
     const CLASS: Class = Class::Fused;
 
     #[inline(always)]
     unsafe fn linear(job: &Linear, band: &mut Band) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::linear::<Lanes>(job, band) }
+        unsafe {
+            if job.weights().storage().is_blocks() {
+                vector::linear_blocks::<Lanes<DOT>>(job, band);
+            } else {
+                vector::linear::<Lanes<DOT>>(job, band);
+            }
+        }
     }
 
     #[inline(always)]
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::dot::<Lanes>(a, b) }
+        unsafe { vector::dot::<Lanes<DOT>>(a, b) }
     }
 
     #[inline(always)]
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
+        // Once for all the places that call it: there are many, and a block of keys is work enough for a call.
+        #[target_feature(enable = "neon")]
+        unsafe fn run(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
+            // SAFETY: the caller vouches for the set.
+            unsafe { vector::scores::<Lanes<false>>(q, keys, ahead, at, scores) }
+        }
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+        unsafe { run(q, keys, ahead, at, scores) }
     }
 
     #[inline(always)]
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
+        // As for `scores`.
+        #[target_feature(enable = "neon")]
+        unsafe fn run(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
+            // SAFETY: the caller vouches for the set.
+            unsafe { vector::accumulate::<Lanes<false>>(p, at, values, ahead, y) }
+        }
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+        unsafe { run(p, at, values, ahead, y) }
     }
 }
 
 /// The lower and the upper 4 lanes.
 #[derive(Clone, Copy)]
-struct Lanes(float32x4_t, float32x4_t);
+pub(super) struct Lanes<const DOT: bool>(pub(super) float32x4_t, pub(super) float32x4_t);
 
-impl Vector for Lanes {
+impl<const DOT: bool> Vector for Lanes<DOT> {
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: no memory is touched.
@@ -113,6 +136,18 @@ impl Vector for Lanes {
             );
         }
         Self(low, high)
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(from: *const u8) -> Self {
+        // SAFETY: 8 bytes can be read, as bytes, which have no alignment.
+        unsafe {
+            let wide = vmovl_s8(vld1_s8(from.cast()));
+            Self(
+                vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))),
+                vcvtq_f32_s32(vmovl_high_s16(wide)),
+            )
+        }
     }
 
     #[inline(always)]

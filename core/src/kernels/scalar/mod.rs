@@ -2,6 +2,7 @@
 //!
 //! They are written in arrays of 8 lanes, which compilers turn into whatever vectors a target's baseline has.
 
+mod blocks;
 mod tiles;
 
 use core::marker::PhantomData;
@@ -9,7 +10,7 @@ use core::marker::PhantomData;
 use super::Class;
 use super::attention::Scores;
 use super::linear::Linear;
-use super::matrix::{Bf16, Element, Native, with_storage};
+use super::matrix::{Bf16, Element, I8, Native, with_storage};
 use super::ring::Stored;
 use super::set::{Rows, Set, Table, table};
 use super::split::Band;
@@ -58,24 +59,26 @@ impl<M: Mac> Set for Scalar<M> {
     const CLASS: Class = M::CLASS;
 
     unsafe fn linear(job: &Linear, band: &mut Band) {
-        with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band));
+        with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band), L => blocks::linear::<L, M>(job, band));
     }
 
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
         tiles::dot::<Native, M>(a, b)
     }
 
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, _ahead: *const u8, at: usize, scores: &mut [Scores]) {
         match keys {
             Stored::F32(keys) => scores_of::<Native, M>(q, keys, at, scores),
             Stored::Bf16(keys) => scores_of::<Bf16, M>(q, keys, at, scores),
+            Stored::I8(keys) => scores_of::<I8, M>(q, keys, at, scores),
         }
     }
 
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, _ahead: *const u8, y: &mut Band) {
         match values {
             Stored::F32(values) => accumulate_of::<Native, M>(p, at, values, y),
             Stored::Bf16(values) => accumulate_of::<Bf16, M>(p, at, values, y),
+            Stored::I8(values) => accumulate_of::<I8, M>(p, at, values, y),
         }
     }
 }

@@ -7,10 +7,12 @@
 #![allow(clippy::needless_range_loop)]
 
 mod attention;
+mod blocks;
 mod linear;
 mod tile;
 
 pub(super) use attention::{accumulate, scores};
+pub(super) use blocks::{Integers, Products, linear as linear_blocks};
 pub(super) use linear::linear;
 pub(super) use tile::dot;
 
@@ -38,6 +40,8 @@ pub(super) trait Vector: Copy {
     /// [`Vector::fetch`] for memory that is needed later (into the second level).
     #[inline(always)]
     fn fetch_early(_from: *const u8) {}
+    /// 8 signed bytes. They can be read at `from`.
+    unsafe fn load_i8(from: *const u8) -> Self;
     /// Writes 8 values. They can be written at `to`.
     unsafe fn store(self, to: *mut f32);
     /// `self * b + acc` of every lane, rounded once.

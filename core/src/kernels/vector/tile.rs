@@ -1,6 +1,6 @@
 //! Sums of products along the inner dimension, for a few rows and columns at once.
 
-use super::super::matrix::{Bf16, Element, F16, F32, Native};
+use super::super::matrix::{Bf16, Element, F16, F32, I8, Native};
 use super::Vector;
 
 /// Decoding into a vector.
@@ -33,6 +33,14 @@ impl<V: Vector> Load<V> for F32 {
     unsafe fn load(units: *const u8) -> V {
         // SAFETY: by the caller.
         unsafe { V::load_f32(units) }
+    }
+}
+
+impl<V: Vector> Load<V> for I8 {
+    #[inline(always)]
+    unsafe fn load(units: *const u8) -> V {
+        // SAFETY: by the caller.
+        unsafe { V::load_i8(units) }
     }
 }
 

@@ -26,7 +26,13 @@ impl Set for Avx2Fma {
     #[inline(always)]
     unsafe fn linear(job: &Linear, band: &mut Band) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::linear::<Lanes>(job, band) }
+        unsafe {
+            if job.weights().storage().is_blocks() {
+                vector::linear_blocks::<Lanes>(job, band);
+            } else {
+                vector::linear::<Lanes>(job, band);
+            }
+        }
     }
 
     #[inline(always)]
@@ -36,20 +42,32 @@ impl Set for Avx2Fma {
     }
 
     #[inline(always)]
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
+        // Once for all the places that call it: there are many, and a block of keys is work enough for a call.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn run(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
+            // SAFETY: the caller vouches for the set.
+            unsafe { vector::scores::<Lanes>(q, keys, ahead, at, scores) }
+        }
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+        unsafe { run(q, keys, ahead, at, scores) }
     }
 
     #[inline(always)]
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
+        // As for `scores`.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn run(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
+            // SAFETY: the caller vouches for the set.
+            unsafe { vector::accumulate::<Lanes>(p, at, values, ahead, y) }
+        }
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+        unsafe { run(p, at, values, ahead, y) }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Lanes(__m256);
+pub(super) struct Lanes(pub(super) __m256);
 
 impl Vector for Lanes {
     #[inline(always)]
@@ -107,6 +125,15 @@ impl Vector for Lanes {
     fn fetch_early(from: *const u8) {
         // SAFETY: a hint, which every x86-64 has, and which cannot fault.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(from: *const u8) -> Self {
+        // SAFETY: 8 bytes can be read; the load is unaligned.
+        unsafe {
+            let wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()));
+            Self(_mm256_cvtepi32_ps(wide))
+        }
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Kernels for x86-64, and how core finds out which of them the machine runs.
 
 pub(super) mod avx2;
+mod avx2_blocks;
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::sync::atomic::{AtomicU8, Ordering};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use voxtral_core::format::{params, safetensors, tekken, wav};
+use voxtral_core::format::{image, params, safetensors, tekken, wav};
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -35,6 +35,8 @@ macro_rules! failures {
 }
 
 failures! {
+    /// The packed model.
+    Image(image::ImageError),
     /// The weights.
     Weights(safetensors::Error),
     /// The sizes of the model.

@@ -10,7 +10,7 @@ use super::super::super::linear::{FEW, Linear};
 use super::super::super::split::Band;
 use super::super::Vector;
 use super::super::tile::{Columns, Load, Strided, dot_of, fetching_tile, reduced};
-use super::fetch_lines;
+use super::{Aligned, fetch_lines};
 
 /// Rows of a tile, each a stream of weights.
 const STREAMS: usize = 3;
@@ -20,7 +20,7 @@ const TILES: usize = 16;
 const PACKED: usize = 4096;
 
 /// A block of all columns, as [`Columns::in_turn`]; only what is packed is ever read.
-type Packed = MaybeUninit<[f32; PACKED]>;
+type Packed = MaybeUninit<Aligned<[f32; PACKED]>>;
 /// The lanes of a group's rows, `[c][stream][tile]`; only those of the group are ever written and read.
 type Waiting<V> = MaybeUninit<[[[V; TILES]; STREAMS]; FEW]>;
 

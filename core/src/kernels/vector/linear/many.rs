@@ -7,8 +7,8 @@ use super::super::super::linear::Linear;
 use super::super::super::matrix::{Native, with_storage};
 use super::super::super::split::Band;
 use super::super::Vector;
-use super::super::tile::{Columns, Load, Strided, reduced, tile};
-use super::{LINE, MOST, Panel, Panels};
+use super::super::tile::{Columns, Load, Strided, fetching_tile, reduced};
+use super::{Aligned, LINE, MOST, Panel, Panels};
 
 /// Rows of a panel.
 const PANEL: usize = MOST;
@@ -18,7 +18,7 @@ const GROUP: usize = 102;
 const BLOCK: usize = 320;
 
 /// A block of a panel's rows as f32; only the elements of the block are ever written and read.
-type Widened = MaybeUninit<[[f32; BLOCK]; PANEL]>;
+type Widened = MaybeUninit<Aligned<[[f32; BLOCK]; PANEL]>>;
 /// The lanes of a panel's rows for a group of columns, `[c][r]`; only those of the group are ever written and read.
 type Waiting<V> = MaybeUninit<[[V; PANEL]; GROUP]>;
 
@@ -153,7 +153,7 @@ unsafe fn part<V: Vector, const C: usize>(
             for c in 0..C {
                 sums[c] = lanes.add(c * PANEL).cast::<[V; 4]>().read();
             }
-            tile::<V, Native, 4, C>(w, x, count, &mut sums);
+            fetching_tile::<V, Native, 4, C>(w, x, count, &mut sums, |_| ());
             for c in 0..C {
                 lanes.add(c * PANEL).cast::<[V; 4]>().write(sums[c]);
             }

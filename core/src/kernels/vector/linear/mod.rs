@@ -29,6 +29,10 @@ const AHEAD: usize = 384;
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
+/// Memory in which no vector lies across two lines of the caches.
+#[repr(align(64))]
+struct Aligned<T>(#[allow(dead_code)] T);
+
 /// The biases of a panel of `rows` weight rows, `first` and every `step`-th after it.
 fn panel_bias(job: &Linear, first: usize, step: usize, rows: usize) -> Option<[f32; MOST]> {
     let mut values = [0.0; MOST];
@@ -200,9 +204,19 @@ impl<'a> Panel<'a> {
     #[inline(always)]
     fn finish(&self, band: &mut Band, c: usize, r: usize, dots: &[f32]) {
         let y = &mut band.row(c)[self.row..];
-        for (i, dot) in (r..self.rows).zip(dots) {
-            self.job
-                .finish(self.bias.map(|bias| bias[i]), *dot, &mut y[i * self.step]);
+        if let (1, Some(bias)) = (self.step, &self.bias) {
+            for ((y, dot), bias) in y[r..self.rows].iter_mut().zip(dots).zip(&bias[r..]) {
+                self.job.finish(Some(*bias), *dot, y);
+            }
+        } else if self.step == 1 {
+            for (y, dot) in y[r..self.rows].iter_mut().zip(dots) {
+                self.job.finish(None, *dot, y);
+            }
+        } else {
+            for (i, dot) in (r..self.rows).zip(dots) {
+                self.job
+                    .finish(self.bias.map(|bias| bias[i]), *dot, &mut y[i * self.step]);
+            }
         }
     }
 }
