@@ -1,5 +1,6 @@
 #!/bin/bash
 # Builds the program for other machines, and runs core's tests and three clips there, emulated: ci/cross.sh [TARGET...]
+# With --size it only builds the smallest program for 64-bit Arm, and prints how large it is.
 #
 #     aarch64   64-bit Arm Linux, on emulated Cortex-A72 and Cortex-A76
 #     armv7     32-bit Arm Linux with hardware floating point (pointers of 32 bits), emulated
@@ -15,6 +16,13 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
+size_only=
+if [ "${1:-}" = --size ]; then
+    size_only=1
+    shift
+    [ $# = 0 ] || die "--size is for aarch64"
+    set -- aarch64
+fi
 targets=("$@")
 [ $# -gt 0 ] || targets=(aarch64 armv7 i686)
 unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
@@ -23,7 +31,11 @@ clips=(02-espeak 05-flite-noisy 07-festival)
 # WAV only: other formats are libraries of others, and take long to build.
 program=(-p voxtral --bin voxtral --no-default-features --features embedded-model)
 
-CARGO_TARGET_DIR=$target/cross/here cargo build --release "${program[@]}"
+# Bytes that the smallest program for 64-bit Arm may have.
+most=3000000
+
+mkdir -p "$target/cross"
+[ -n "$size_only" ] || CARGO_TARGET_DIR=$target/cross/here cargo build --release "${program[@]}"
 here=$target/cross/here/release/voxtral
 
 # heard NAME COMMAND...: text and hash of each clip, by a program that COMMAND runs.
@@ -35,9 +47,11 @@ heard() {
     done
 }
 
-for class in scalar scalar-fused; do
-    VOXTRAL_KERNELS=$class heard "$here" > "$target/cross/$class"
-done
+if [ -z "$size_only" ]; then
+    for class in scalar scalar-fused; do
+        VOXTRAL_KERNELS=$class heard "$here" > "$target/cross/$class"
+    done
+fi
 # The texts are the same in both classes, and the ones that are known to be right.
 python3 - "${clips[@]}" > "$target/cross/expected" << 'PYTHON'
 import json
@@ -75,6 +89,15 @@ debian_compiler() {
     export "$variable=--sysroot=$std/usr" PATH=/usr/bin:$PATH
 }
 
+# smallest TRIPLE: WAV only, no model inside, and a profile that counts bytes.
+smallest() {
+    local built=$CARGO_TARGET_DIR/$1/small/voxtral bytes
+    cargo build -q --profile small --target "$1" -p voxtral --bin voxtral --no-default-features
+    bytes=$(stat -c %s "$built")
+    printf '%-44s %10d bytes\n' "64-bit Arm: WAV only, no model, profile small" "$bytes"
+    [ "$bytes" -lt "$most" ] || die "$built has $bytes bytes, $most are allowed"
+}
+
 # cross NAME
 cross() {
     local name=$1 triple arch class=scalar packages=() linker sysroot runners=() runner variable built
@@ -103,6 +126,10 @@ cross() {
     variable=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$triple")
     export "${variable}_LINKER=$linker" CARGO_TARGET_DIR=$target/cross/$name
 
+    if [ "$name" = aarch64 ]; then
+        smallest "$triple"
+        [ -z "$size_only" ] || return 0
+    fi
     cargo build --release --target "$triple" "${program[@]}"
     built=$CARGO_TARGET_DIR/$triple/release/voxtral
     for runner in "${runners[@]}"; do

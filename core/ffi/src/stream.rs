@@ -28,8 +28,8 @@ pub struct Options {
     pub batch: u32,
     /// Positions that the decoder sees, and that its cache has room for. 0: the model's own.
     pub window: u32,
-    /// 1: caches of bfloat16, which take half of the memory. 0: of float.
-    pub small_cache: u32,
+    /// How the caches are kept. 0: as float; 1: as bfloat16, half of the memory; 2: as 8 bits, a little more than a quarter.
+    pub cache: u32,
     /// 1: live audio, which goes on behind an end-of-text token. 0: that token ends the stream.
     pub live: u32,
     /// 1: tokens come with probabilities and alternatives. 0: without, which needs less memory.
@@ -159,23 +159,22 @@ pub(crate) unsafe fn lay_out(model: &Model, options: *const Options) -> Result<L
         // SAFETY: the caller's promise.
         *unsafe { borrow::shared(options) }?
     };
-    if [options.small_cache, options.live, options.alternatives]
-        .iter()
-        .any(|&flag| flag > 1)
-    {
+    if [options.live, options.alternatives].iter().any(|&flag| flag > 1) {
         return Err(Status::BadOption);
     }
+    let cache = match options.cache {
+        0 => CacheType::F32,
+        1 => CacheType::Bf16,
+        2 => CacheType::Q8,
+        _ => return Err(Status::BadOption),
+    };
     let or = |value: u32, default: usize| if value == 0 { default } else { value as usize };
     let own = layout::Options::from(model.vocabulary());
     let mut wanted = layout::Options {
         chunk: or(options.chunk, own.chunk),
         batch: or(options.batch, own.batch),
         decoder_window: (options.window != 0).then_some(options.window as usize),
-        cache: if options.small_cache == 0 {
-            CacheType::F32
-        } else {
-            CacheType::Bf16
-        },
+        cache,
         logits: options.alternatives != 0,
         stop_at_end_of_text: options.live == 0,
         ..own

@@ -347,7 +347,7 @@ fn impossible_options_are_told() {
             window: 1 << 20,
             ..good
         },
-        Options { small_cache: 2, ..good },
+        Options { cache: 3, ..good },
         Options { live: 7, ..good },
         Options {
             alternatives: u32::MAX,
