@@ -22,4 +22,4 @@ else
 fi
 export RUSTC
 "$RUSTC" --version
-CARGO_TARGET_DIR=$target/msrv cargo check --release -p voxtral-core -p voxtral
+CARGO_TARGET_DIR=$target/msrv cargo check --release -p voxtral-core -p voxtral -p voxtral-ffi
