@@ -185,9 +185,9 @@ typedef struct vx_options {
      */
     uint32_t window;
     /*
-     1: caches of bfloat16, which take half of the memory. 0: of float.
+     How the caches are kept. 0: as float; 1: as bfloat16, half of the memory; 2: as 8 bits, a little more than a quarter.
      */
-    uint32_t small_cache;
+    uint32_t cache;
     /*
      1: live audio, which goes on behind an end-of-text token. 0: that token ends the stream.
      */
