@@ -61,7 +61,7 @@ ENCODER = "core/src/model/encoder.rs"
 ROTARY = "core/src/model/rotary.rs"
 STEM = "core/src/model/stem.rs"
 SESSION = "core/src/session.rs"
-BATCH = "core/src/session/batch.rs"
+SESSION_BATCH = "core/src/session/batch.rs"
 SCHEDULE = "core/src/session/schedule.rs"
 
 # A ring with room for one position more, so that a window that is too wide fits.
@@ -479,7 +479,7 @@ MISTAKES = [
     Mistake(
         "guesses believed",
         "a wide pass counts as far as its guesses were right; it counts as a whole",
-        ((BATCH, "if *guess != id || ends {", "if ends {"),),
+        ((SESSION_BATCH, "if *guess != id || ends {", "if ends {"),),
         *BELIEVED,
     ),
     Mistake(
