@@ -4,6 +4,7 @@
 
 mod image;
 mod session;
+mod start;
 mod tekken;
 
 use std::fmt::Display;
@@ -19,13 +20,14 @@ use crate::agreement;
 use crate::agreement::wav::decode_in_pieces;
 pub use image::{image, seal};
 pub use session::session;
+pub use start::start;
 pub use tekken::{expanded, tekken};
 
 /// A body.
 pub type Target = fn(&[u8]);
 
 /// All of them by the names of their corpora.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("safetensors", safetensors),
     ("json", json),
     ("params", params),
@@ -33,6 +35,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("wav", wav),
     ("session", session),
     ("image", image),
+    ("start", start),
 ];
 
 /// A `.safetensors` file: the verdict and the content of the reference, and a binding that refuses or agrees.
