@@ -28,7 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use self::stdout::Stdout;
 use crate::error::Error;
-use crate::{fault, interrupt};
+use crate::{fault, interrupt, kernels};
 
 /// Exit status when whoever reads the output went away, as shells have it for a program that SIGPIPE ends.
 const CLOSED_PIPE_STATUS: u8 = 141;
@@ -97,6 +97,12 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(told(&error)),
     };
+    if let Some(word) = kernels::strange_word() {
+        console::tell(format_args!(
+            "{}={word:?} names no kernels (scalar, scalar-fused), so the best are used",
+            kernels::VARIABLE
+        ));
+    }
     let result = match &cli.command {
         None => transcribe::run(&cli.transcribe),
         Some(Command::Transcribe(args)) => transcribe::run(args),
