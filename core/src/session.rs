@@ -581,11 +581,17 @@ impl Session {
             });
         };
         self.decoded = end;
-        self.last_token = u32::try_from(id).unwrap_or(u32::MAX);
+        let own = u32::try_from(id).unwrap_or(u32::MAX);
+        self.last_token = self.known(pass.probe.decide(last, own)).unwrap_or(own);
         self.stopped = self.layout.options().stop_at_end_of_text && self.last_token == self.layout.options().eos;
         Ok(Step::Token(Token {
             id: self.last_token,
             position: last,
         }))
+    }
+    /// An id, if the vocabulary has it.
+    fn known(&self, id: u32) -> Option<u32> {
+        let vocab_size = self.layout.params().decoder.vocab_size;
+        Some(id).filter(|&id| usize::try_from(id).is_ok_and(|id| id < vocab_size))
     }
 }

@@ -24,6 +24,7 @@
 pub mod audio;
 mod capture;
 pub mod commands;
+mod compare;
 mod error;
 pub mod fault;
 mod gate;
@@ -34,6 +35,7 @@ mod model;
 mod onset;
 mod patience;
 mod pool;
+mod quantize;
 mod recognise;
 mod shards;
 mod text;

@@ -1,5 +1,7 @@
 //! Looking into a pass: for goldens, for comparing models, for the logit hash.
 
+use super::binding::Role;
+
 /// A place in the pass where values can be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -21,11 +23,24 @@ pub enum Stage {
     Logits,
 }
 
-/// Sees the values of every [`Stage`] as a session computes them.
+/// Sees the values of every [`Stage`] as a session computes them, and may have a say in what is decoded.
 pub trait Probe {
     /// `values` are whole rows, the first of them with number `first` (mel frame, encoder frame or decoder position,
     /// counted from the start of the padded audio).
     fn stage(&mut self, stage: Stage, first: u64, values: &[f32]);
+
+    /// The token that counts as decided at `position`, where the model says `id`: another one if the run is to follow
+    /// a given text, as when two models are compared.
+    fn decide(&mut self, position: u64, id: u32) -> u32 {
+        let _ = position;
+        id
+    }
+
+    /// The inputs of the linear map whose weights have this role, whole rows of `cols` values. Maps of one input are
+    /// told once: `Wq` stands for `Wk` and `Wv` as well, `W1` for `W3`. Stem and conditioning are left out.
+    fn input(&mut self, role: Role, cols: usize, values: &[f32]) {
+        let _ = (role, cols, values);
+    }
 }
 
 /// Looks at nothing.

@@ -3,6 +3,7 @@
 //! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
 mod captions;
+mod compare;
 mod completions;
 mod console;
 mod hear;
@@ -13,6 +14,7 @@ mod monitor;
 mod new_file;
 mod options;
 mod output;
+mod quantize;
 mod report;
 mod stdout;
 mod transcribe;
@@ -76,6 +78,8 @@ enum Command {
     Transcribe(transcribe::Transcribe),
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
+    Quantize(quantize::Quantize),
+    Compare(compare::Compare),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -98,6 +102,8 @@ pub fn main() -> ExitCode {
         Some(Command::Transcribe(args)) => transcribe::run(args),
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
+        Some(Command::Quantize(args)) => quantize::run(args),
+        Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };
