@@ -106,19 +106,18 @@ impl Comparison {
             loop {
                 let read = audio.read(&mut samples)?;
                 let samples = &samples[..read];
-                let mut follower = |leader| Follower {
-                    leader,
-                    comparison: &mut comparison,
-                    audio: index,
-                };
                 if read == 0 {
                     first.finish_probed(&mut text, &mut leader)?;
-                    second.finish_probed(&mut std::io::sink(), &mut follower(&mut leader))?;
+                    second.finish_probed(&mut std::io::sink(), &mut comparison.follower(index, &mut leader))?;
                     alone.finish(&mut other)?;
                     break;
                 }
                 first.push_probed(samples, &mut text, &mut leader)?;
-                second.push_probed(samples, &mut std::io::sink(), &mut follower(&mut leader))?;
+                second.push_probed(
+                    samples,
+                    &mut std::io::sink(),
+                    &mut comparison.follower(index, &mut leader),
+                )?;
                 alone.push(samples, &mut other)?;
             }
             comparison.texts.push(Texts::new(path, &text, &other));
@@ -166,6 +165,14 @@ impl Comparison {
     pub(crate) fn words(&self) -> (usize, usize) {
         let words = self.texts.iter().map(|text| text.words).sum();
         (words, self.texts.iter().map(|text| text.errors).sum())
+    }
+
+    fn follower<'a>(&'a mut self, audio: usize, leader: &'a mut Leader) -> Follower<'a> {
+        Follower {
+            leader,
+            comparison: self,
+            audio,
+        }
     }
 
     fn squares(&mut self, stage: Stage, a: &[f32], b: &[f32]) {

@@ -170,6 +170,15 @@ pub enum Error {
         /// The first tensor of which it is so.
         tensor: String,
     },
+    /// The weights of a tensor are in blocks that cannot be read.
+    Blocks {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What the file says of its storage.
+        storage: String,
+    },
     /// A weight cannot be stored in fewer bits.
     Encode {
         /// The file.
@@ -285,6 +294,11 @@ impl fmt::Display for Error {
                 "{}: tensor {tensor} is quantised already; begin with the original model",
                 path.display()
             ),
+            Self::Blocks { path, tensor, storage } => write!(
+                f,
+                "{}: tensor {tensor} is stored as {storage:?}, which this version does not know or its bytes are not",
+                path.display()
+            ),
             Self::Encode {
                 path,
                 tensor,
@@ -320,6 +334,7 @@ impl std::error::Error for Error {
             | Self::Exists { .. }
             | Self::AlreadyQuantised { .. }
             | Self::OtherSizes { .. }
+            | Self::Blocks { .. }
             | Self::Usage(_)
             | Self::Interrupted => None,
             Self::Encode { source, .. } => Some(source),
