@@ -79,7 +79,7 @@ fn table(args: &Compare, comparison: &Comparison) -> String {
     }
     line(format_args!("\nlogits"));
     line(format_args!(
-        "  KL divergence, mean           {:.3e} nats",
+        "  KL divergence, mean             {:.3e} nats",
         divergence.mean
     ));
     line(format_args!(
@@ -87,11 +87,11 @@ fn table(args: &Compare, comparison: &Comparison) -> String {
         divergence.percentile99
     ));
     line(format_args!(
-        "  KL divergence, largest        {:.3e} nats",
+        "  KL divergence, largest          {:.3e} nats",
         divergence.largest
     ));
     line(format_args!(
-        "  same best token               {:.3} % ({} of {} differ)",
+        "  same best token                 {:.3} % ({} of {} differ)",
         100.0 * comparison.agreement(),
         comparison.disagreements.len(),
         comparison.positions()
@@ -99,11 +99,11 @@ fn table(args: &Compare, comparison: &Comparison) -> String {
     line(format_args!("\nB by itself"));
     let share = 100.0 * errors as f64 / words.max(1) as f64;
     line(format_args!(
-        "  words that differ             {errors} of {words} ({share:.2} %)"
+        "  words that differ               {errors} of {words} ({share:.2} %)"
     ));
     let changed = comparison.texts.iter().filter(|text| text.a != text.b).count();
     line(format_args!(
-        "  texts that differ             {changed} of {}",
+        "  texts that differ               {changed} of {}",
         comparison.texts.len()
     ));
     if !comparison.disagreements.is_empty() {
