@@ -220,6 +220,21 @@ impl Session {
         }
     }
 
+    /// A session in the middle of its audio, for measuring: the next position is `position`, at most [`MAX_ORIGIN`], and
+    /// what the caches hold of earlier ones is whatever lies in the state's memory, which must be finite numbers.
+    ///
+    /// Its steps work as those of a session that came that far, and what they decide means nothing. Positions of the
+    /// prompt do not come if `position` is behind them. [`Session::reset`] leads to the start.
+    pub fn amid(layout: &Layout, position: u64) -> Self {
+        let position = position.min(MAX_ORIGIN);
+        Self {
+            queued_from: position,
+            encoded: position,
+            decoded: position,
+            ..Self::new(layout)
+        }
+    }
+
     /// Back to where it started, for the next utterance in the same memory and with the same model.
     ///
     /// After an error that only a reset ends nothing of the model is kept, its conditioning included.

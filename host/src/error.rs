@@ -153,6 +153,11 @@ pub enum Error {
     NoMicrophone,
     /// Several inputs for a form of output that has the times of one.
     OneInput,
+    /// No measurement of the bench has that in its name.
+    NoMeasurement {
+        /// What was asked for.
+        word: String,
+    },
     /// The output would be written over an input.
     OutputIsInput {
         /// The name that was given for the output.
@@ -283,6 +288,10 @@ impl fmt::Display for Error {
                  arecord -q -f S16_LE -r 16000 -c 1 -t raw | voxtral --stdin",
             ),
             Self::OneInput => f.write_str("captions (srt, vtt) have the times of one input; give one file at a time"),
+            Self::NoMeasurement { word } => write!(
+                f,
+                "no measurement has {word:?} in its name; without a word all are made, and their names shown"
+            ),
             Self::OutputIsInput { path } => write!(
                 f,
                 "{}: the file that is to be written is one that is read",
@@ -330,6 +339,7 @@ impl std::error::Error for Error {
             | Self::NoModel
             | Self::NoMicrophone
             | Self::OneInput
+            | Self::NoMeasurement { .. }
             | Self::OutputIsInput { .. }
             | Self::Exists { .. }
             | Self::AlreadyQuantised { .. }

@@ -14,8 +14,18 @@ fn named(word: &str) -> Kernels {
     match word {
         "scalar" => Kernels::scalar(Class::Separate),
         "scalar-fused" => Kernels::scalar(Class::Fused),
-        _ => Kernels::detect(),
+        _ => best(),
     }
+}
+
+/// What core finds by itself, and what it has to be told.
+fn best() -> Kernels {
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        // SAFETY: the system says that its processors have it.
+        return unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::NeonDotprod) };
+    }
+    Kernels::detect()
 }
 
 #[cfg(test)]
@@ -26,7 +36,7 @@ mod tests {
     fn words_choose_kernels() {
         assert_eq!(named("scalar").name(), "scalar");
         assert_eq!(named("scalar-fused").name(), "scalar, fused");
-        assert_eq!(named("").name(), Kernels::detect().name());
-        assert_eq!(named("avx9").name(), Kernels::detect().name());
+        assert_eq!(named("").name(), best().name());
+        assert_eq!(named("avx9").name(), best().name());
     }
 }

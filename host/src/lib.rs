@@ -22,6 +22,7 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod audio;
+mod bench;
 mod capture;
 pub mod commands;
 mod compare;

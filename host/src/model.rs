@@ -224,6 +224,11 @@ impl Model {
         self.times
     }
 
+    /// The bytes of the file with the weights.
+    pub(crate) fn weights(&self) -> &[u8] {
+        &self.weights
+    }
+
     /// Bytes of the file with the weights, which is mapped and read in place.
     pub fn weights_len(&self) -> usize {
         self.weights.len()

@@ -284,7 +284,7 @@ impl Engine<'_> {
 }
 
 /// Zeroed memory of the system's, which costs nothing before it is touched.
-fn zeroed(len: usize) -> Result<Vec<f32>, Error> {
+pub(crate) fn zeroed(len: usize) -> Result<Vec<f32>, Error> {
     // A zeroed allocation cannot fail politely, so the same amount is asked for and given back before.
     let mut asked = Vec::<f32>::new();
     asked.try_reserve_exact(len).map_err(|_| Error::Memory {

@@ -141,6 +141,9 @@ fn small_model() -> Vec<f32> {
         .collect()
 }
 
+/// From a group to what its encoding decodes to.
+type Form = fn(&[f32]) -> Vec<f32>;
+
 fn main() {
     let mut state = 1u64;
     let mut uniform = || {
@@ -158,16 +161,16 @@ fn main() {
         .collect();
     let small = small_model();
     let sets = [("normal", normal), ("Laplace", laplace), ("small model", small)];
-    let forms: [(&str, f64, &dyn Fn(&[f32]) -> Vec<f32>); 5] = [
-        ("levels -8..7 and a scale per 32", 4.5, &|g| in_blocks(g, symmetric)),
-        ("levels 0..15, scale and least per 32", 5.0, &|g| {
+    let forms: [(&str, f64, Form); 5] = [
+        ("levels -8..7 and a scale per 32", 4.5, |g| in_blocks(g, symmetric)),
+        ("levels 0..15, scale and least per 32", 5.0, |g| {
             in_blocks(g, scale_and_least)
         }),
-        ("the same, of 6 bits, in groups of 256", 4.5, &nested),
-        ("Q4: a table of levels, a scale per 32", 4.5, &|g| {
+        ("the same, of 6 bits, in groups of 256", 4.5, nested),
+        ("Q4: a table of levels, a scale per 32", 4.5, |g| {
             by_core(Storage::Q4, g)
         }),
-        ("Q8", 8.5, &|g| by_core(Storage::Q8, g)),
+        ("Q8", 8.5, |g| by_core(Storage::Q8, g)),
     ];
     println!(
         "{:<40} {:>5} {:>10} {:>10} {:>12}",

@@ -765,3 +765,37 @@ fn other_bytes_and_slots_lead_nowhere() {
         assert!(matches!(error, SessionError::Weights(_)), "{error:?}");
     }
 }
+
+/// Weights by role are the bytes of the tensor of that name; what the model does not have is refused.
+#[test]
+fn weights_by_role_are_the_tensors_of_its_name() {
+    use voxtral_core::model::{DecoderTensor, EncoderTensor};
+
+    let bytes = spec().safetensors(Stored::Bf16);
+    let bound = bind(bytes, &params(&spec())).unwrap();
+    let mut entries = vec![Entry::default(); safetensors::count(&bound.bytes).unwrap()];
+    let header = safetensors::parse(&bound.bytes, &mut entries).unwrap();
+    let model = Model::new(&bound.bytes, &bound.slots, &bound.binding);
+    for role in Role::all(model.params()) {
+        let (weights, tensor) = (model.get(role).unwrap(), header.get(&role.to_string()).unwrap());
+        assert!(std::ptr::eq(weights.bytes(), tensor.bytes().unwrap()), "{role}");
+        let dims: Vec<u64> = tensor.shape().collect();
+        let rows = if dims.len() == 1 { 1 } else { dims[0] };
+        let cols = dims.iter().product::<u64>() / rows;
+        assert_eq!((weights.rows() as u64, weights.cols() as u64), (rows, cols), "{role}");
+    }
+    for layer in [2, 3, u32::MAX] {
+        for role in [
+            Role::Encoder {
+                layer,
+                tensor: EncoderTensor::Wq,
+            },
+            Role::Decoder {
+                layer,
+                tensor: DecoderTensor::AttentionNorm,
+            },
+        ] {
+            assert_eq!(model.get(role).err().map(|error| error.role), Some(role));
+        }
+    }
+}

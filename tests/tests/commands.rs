@@ -265,6 +265,15 @@ fn completions_and_manual_pages_know_every_option() {
     }
     let page = run(["man", "memory"]).stdout;
     assert!(page.contains(".TH voxtral-memory 1") && page.contains("\\-\\-window"));
+    let page = run(["man", "bench"]).stdout;
+    assert!(page.contains(".TH voxtral-bench 1") && page.contains("\\-\\-seconds"));
+    assert!(run(["completions", "bash"]).stdout.contains("bench"));
+    assert!(
+        run(["--help"])
+            .stdout
+            .lines()
+            .any(|line| line.trim_start().starts_with("bench "))
+    );
     let ran = run(["man", "nothing"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("\"nothing\""), "{ran:?}");
 }

@@ -604,3 +604,50 @@ proptest! {
         prop_assert_eq!(run.hash, expected.hash);
     }
 }
+
+/// A session for measuring begins where it is told, sees what lies in its caches, and a reset leads to the start.
+#[test]
+fn a_session_amid_its_audio_sees_what_the_memory_holds() {
+    let (engine, options, samples) = wrapping();
+    let options = Options {
+        stop_at_end_of_text: false,
+        ..options
+    };
+    let layout = Layout::new(&engine.params, &options).unwrap();
+    let model = engine.model();
+    let begin = 1000;
+    let run = |filling: f32| {
+        let (mut state, mut scratch) = (vec![filling; layout.state_len()], vec![0.0; layout.scratch_len()]);
+        let mut memory = Memory::carve(&layout, &mut state, &mut scratch).unwrap();
+        let mut session = Session::amid(&layout, begin);
+        assert_eq!(
+            (session.positions_encoded(), session.positions_decoded()),
+            (begin, begin)
+        );
+        let (mut hash, mut positions, mut fed) = (LogitHash::default(), vec![], 0);
+        loop {
+            fed += session.feed(&mut memory, &samples[fed..]).unwrap();
+            match session.step_probed(&model, &mut memory, &Serial, &mut hash).unwrap() {
+                Step::Token(token) => positions.push(token.position),
+                Step::Worked => {}
+                Step::NeedAudio | Step::Done => break,
+            }
+        }
+        assert!(positions.len() > 5);
+        assert_eq!(positions[0], begin, "the prompt is behind it");
+        assert!(positions.windows(2).all(|pair| pair[1] == pair[0] + 1));
+
+        session.reset();
+        let (mut fed, mut first) = (0, None);
+        while first.is_none() {
+            fed += session.feed(&mut memory, &samples[fed..]).unwrap();
+            if let Step::Token(token) = session.step(&model, &mut memory, &Serial).unwrap() {
+                first = Some(token.position);
+            }
+        }
+        assert_eq!(first, Some(session.schedule().prompt_len() - 1));
+        hash.value()
+    };
+    assert_eq!(run(0.01), run(0.01));
+    assert_ne!(run(0.01), run(0.5), "nothing of the caches was seen");
+}

@@ -1,26 +1,45 @@
 //! Equal bits on every machine: the logit hash of a run, written down once for each class.
 
-use voxtral_core::kernels::{Class, Kernels};
+use voxtral_core::kernels::{Class, Kernels, Storage};
+use voxtral_core::layout::{CacheType, Options};
 use voxtral_tests::engine::{Engine, Plan};
 use voxtral_tests::goldens::Case;
+use voxtral_tests::quantised::Model;
 
-/// The hash of all logits of the golden model A over its speech, by kernels of the class.
+/// The hash of all logits of the golden model A over its speech, in a storage, by kernels of the class.
 ///
-/// Whoever changes the canonical order, exp or erf changes it, and finds the new one in the message of the failure.
-fn expected(class: Class) -> u64 {
-    match class {
-        Class::Fused => 0x4087_89a1_02ad_1904,
-        Class::Separate => 0x32fb_13fb_9704_43dc,
+/// Whoever changes the canonical order, exp or erf changes it, and finds the new one in the message of the failure; so
+/// does who changes blocks or their encoders.
+fn expected(storage: Storage, class: Class) -> u64 {
+    match (storage, class) {
+        (Storage::Q8, Class::Fused) => 0x741f_ba05_d953_2e18,
+        (Storage::Q8, Class::Separate) => 0x59a1_7398_f756_8c1a,
+        (Storage::Q4, Class::Fused) => 0x527b_40f4_ee34_0bf4,
+        (Storage::Q4, Class::Separate) => 0xd005_fc2c_3e65_2fa0,
+        (_, Class::Fused) => 0x4087_89a1_02ad_1904,
+        (_, Class::Separate) => 0x32fb_13fb_9704_43dc,
     }
 }
 
-#[test]
-fn logits_have_the_same_bits_on_every_machine() {
+/// Blocks go with caches of 8 bits, bfloat16 with caches of f32.
+fn check(storage: Storage) {
     let case = Case::read('A', "speech_a4");
-    let engine = Engine::of(&case.spec());
-    let options = engine.options(case.delay_tokens);
+    let spec = case.spec();
+    let plain = Engine::of(&spec);
+    let (engine, cache) = if storage.is_blocks() {
+        let model = Model::new(&plain.weights, &plain.params, storage);
+        let engine = Engine::new(model.file(), &spec.params_json(), spec.tekken_json());
+        (engine, CacheType::Q8)
+    } else {
+        (plain, CacheType::F32)
+    };
+    let options = Options {
+        cache,
+        ..engine.options(case.delay_tokens)
+    };
     for kernels in [
         Kernels::detect(),
+        voxtral::kernels::choose(),
         Kernels::baseline(),
         Kernels::scalar(Class::Fused),
         Kernels::scalar(Class::Separate),
@@ -30,11 +49,26 @@ fn logits_have_the_same_bits_on_every_machine() {
             ..Plan::default()
         }
         .run(&engine, &options, &case.samples());
-        let expected = expected(kernels.class());
+        let expected = expected(storage, kernels.class());
         assert_eq!(
             run.hash, expected,
-            "{kernels:?}: {:#018x} is not {expected:#018x}",
+            "{storage:?} {kernels:?}: {:#018x} is not {expected:#018x}",
             run.hash
         );
     }
+}
+
+#[test]
+fn logits_have_the_same_bits_on_every_machine() {
+    check(Storage::Bf16);
+}
+
+#[test]
+fn logits_of_weights_in_8_bits_have_the_same_bits_on_every_machine() {
+    check(Storage::Q8);
+}
+
+#[test]
+fn logits_of_weights_in_4_bits_have_the_same_bits_on_every_machine() {
+    check(Storage::Q4);
 }

@@ -45,7 +45,8 @@ impl<'a> Activations<'a> {
         }
     }
 
-    /// Bytes from one row to the next.
+    /// Bytes from one row to the next. Kernels for vectors want it, which not every target has.
+    #[allow(dead_code)]
     #[inline(always)]
     pub(super) fn stride(&self) -> usize {
         self.stride

@@ -72,9 +72,20 @@ impl<'a> Model<'a> {
         Ops::new(self.kernels, executor)
     }
 
-    pub(super) fn get(&self, role: Role) -> Result<Matrix<'a>, WeightsError> {
-        self.binding
-            .matrix(self.bytes, self.slots, role)
+    /// The weights of one role, where they lie: a vector is a matrix of one row, a convolution has a row for each
+    /// output channel.
+    ///
+    /// # Errors
+    /// [`WeightsError`] if the model has no such tensor, or its bytes are not there.
+    pub fn get(&self, role: Role) -> Result<Matrix<'a>, WeightsError> {
+        let exists = match role {
+            Role::Encoder { layer, .. } => (layer as usize) < self.params().encoder.n_layers,
+            Role::Decoder { layer, .. } => (layer as usize) < self.params().decoder.n_layers,
+            _ => true,
+        };
+        exists
+            .then(|| self.binding.matrix(self.bytes, self.slots, role))
+            .flatten()
             .ok_or(WeightsError { role })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A new one is a file here with its arguments and a `run`, and a variant of `Command`.
 
+mod bench;
 mod captions;
 mod compare;
 mod completions;
@@ -80,6 +81,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Quantize(quantize::Quantize),
     Compare(compare::Compare),
+    Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -104,6 +106,7 @@ pub fn main() -> ExitCode {
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Quantize(args)) => quantize::run(args),
         Some(Command::Compare(args)) => compare::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     };

@@ -1,7 +1,9 @@
 //! Options that several subcommands have.
 
 use std::env;
+use std::fs;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -10,7 +12,7 @@ use voxtral_core::layout::{CacheType, Options};
 
 use super::console::Console;
 use crate::error::Error;
-use crate::model::{EMBEDDED_DELAYS, EMBEDDED_NAME, Model};
+use crate::model::{EMBEDDED_DELAYS, EMBEDDED_NAME, FILES, Model};
 use crate::pool::Pool;
 
 /// The variable that names the model where `-d` does not.
@@ -42,6 +44,13 @@ impl ModelOptions {
             "no -d DIR given, nor {MODEL_VARIABLE}: using {EMBEDDED_NAME}"
         ));
         Ok(model)
+    }
+
+    /// Whether the file of the weights takes less of its disk than it is long: nothing was written to parts of it.
+    pub(super) fn has_holes(&self) -> bool {
+        let directory = self.model.clone().or_else(|| variable().map(PathBuf::from));
+        let weights = directory.and_then(|directory| fs::metadata(directory.join(FILES[0])).ok());
+        weights.is_some_and(|weights| weights.blocks().saturating_mul(512) < weights.len() / 2)
     }
 
     /// The name of the model for a person.

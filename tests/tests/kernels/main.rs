@@ -18,11 +18,20 @@ use voxtral_core::kernels::{Class, Kernels, Ops, Serial};
 
 /// Both scalar classes, and what this machine has besides.
 fn all_kernels() -> Vec<Kernels> {
-    vec![
+    #[allow(unused_mut)]
+    let mut all = vec![
         Kernels::scalar(Class::Separate),
         Kernels::scalar(Class::Fused),
         Kernels::detect(),
-    ]
+    ];
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        // SAFETY: std has just found the set.
+        let dotprod = unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::NeonDotprod) };
+        assert_eq!((dotprod.name(), dotprod.class()), ("neon+dotprod", Class::Fused));
+        all.push(dotprod);
+    }
+    all
 }
 
 #[test]

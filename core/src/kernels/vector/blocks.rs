@@ -20,7 +20,7 @@ use super::tile::{Strided, reduced};
 /// Streams of weights that one column reads at once.
 const STREAMS: usize = 8;
 /// Bytes from where a stream is read to where it is asked for.
-const AHEAD: usize = 512;
+const AHEAD: usize = 320;
 /// Columns that share a panel's pass.
 const COLUMNS: usize = 64;
 /// Groups that the columns pass over before the next ones are read.
