@@ -32,6 +32,8 @@ const DEFAULT_CHUNK: usize = 25;
 const MAX_DELAY: usize = 15;
 /// The one longer delay, in positions (2400 ms).
 const LONG_DELAY: usize = 30;
+/// Most positions that can be decoded in one pass.
+pub const MAX_BATCH: usize = 8;
 
 /// What the caller chooses, beside the sizes of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +45,19 @@ pub struct Options {
     /// Most positions in one pass of encoder and prefill. More of them are faster for files, fewer answer sooner
     /// and need less memory; the result is the same, bit for bit.
     pub chunk: usize,
+    /// Most positions that are decoded in one pass where audio waits, 1 to [`MAX_BATCH`]: the tokens between are guessed
+    /// and then verified, so that a pass over the weights brings several tokens. The result is the same, bit for bit;
+    /// logits of so many positions need memory.
+    pub batch: usize,
     /// Positions that the decoder sees, the current one included, if fewer than the model's window: the KV cache is
     /// smaller by as much. Text may differ from the model's once the audio is longer than this.
     pub decoder_window: Option<usize>,
     /// How both KV caches are stored. bfloat16 takes half of the memory, 8 bits little more than a quarter, and logits
     /// differ a little, or somewhat more.
     pub cache: CacheType,
+    /// Whether the logits of each token are kept, for [`Session::logits`](crate::session::Session::logits) and for
+    /// probes. Tokens are the same without.
+    pub logits: bool,
     /// Whether the end-of-text token ends the session (for files), or is passed over (for live audio).
     pub stop_at_end_of_text: bool,
     /// Id that begins the prompt.
@@ -65,8 +74,10 @@ impl From<&Vocabulary> for Options {
             delay_tokens: vocabulary.delay_tokens,
             left_pad_tokens: vocabulary.left_pad_tokens,
             chunk: DEFAULT_CHUNK,
+            batch: MAX_BATCH,
             decoder_window: None,
             cache: CacheType::F32,
+            logits: true,
             stop_at_end_of_text: true,
             bos: vocabulary.bos,
             eos: vocabulary.eos,
@@ -104,6 +115,11 @@ pub enum LayoutError {
     },
     /// A chunk of no positions.
     EmptyChunk,
+    /// No position, or more than [`MAX_BATCH`], in one pass.
+    Batch {
+        /// What was asked for.
+        asked: usize,
+    },
     /// A decoder window of no positions, or of more than the model's.
     Window {
         /// What was asked for, in positions.
@@ -144,6 +160,12 @@ impl fmt::Display for LayoutError {
                 )
             }
             Self::EmptyChunk => f.write_str("a chunk needs at least one position"),
+            Self::Batch { asked } => {
+                write!(
+                    f,
+                    "{asked} positions cannot be decoded in one pass, take 1 to {MAX_BATCH}"
+                )
+            }
             Self::Window { asked, model } => {
                 write!(
                     f,
@@ -226,6 +248,9 @@ impl Layout {
         if options.chunk == 0 {
             return Err(LayoutError::EmptyChunk);
         }
+        if !(1..=MAX_BATCH).contains(&options.batch) {
+            return Err(LayoutError::Batch { asked: options.batch });
+        }
         let model_window = params.decoder.sliding_window;
         let decoder_window = options.decoder_window.unwrap_or(model_window);
         if !(1..=model_window).contains(&decoder_window) {
@@ -245,7 +270,7 @@ impl Layout {
             params: *params,
             options: *options,
             encoder_capacity: ring_capacity("encoder KV cache", params.encoder.sliding_window, frames)?,
-            decoder_capacity: ring_capacity("decoder KV cache", decoder_window, options.chunk)?,
+            decoder_capacity: ring_capacity("decoder KV cache", decoder_window, options.chunk.max(options.batch))?,
             state: 0,
             scratch: 0,
         };
@@ -284,6 +309,13 @@ impl Layout {
             .unwrap_or(self.params.decoder.sliding_window)
     }
 
+    /// Values that the convolutions carry from one pass to the next.
+    pub(crate) fn carried_len(&self) -> usize {
+        KEPT_MEL_FRAMES
+            .saturating_mul(MEL_BINS)
+            .saturating_add(KEPT_CONV0_FRAMES.saturating_mul(self.params.encoder.dim))
+    }
+
     /// Positions that the decoder's KV cache holds: its window and the widest pass.
     pub fn decoder_capacity(&self) -> usize {
         self.decoder_capacity
@@ -317,7 +349,7 @@ impl Layout {
             Region::Scratch(Pass::Stem) => self.stem(&mut count, chunk).map(|_| ())?,
             Region::Scratch(Pass::Encoder) => self.encoder(&mut count, chunk).map(|_| ())?,
             Region::Scratch(Pass::Adapter) => self.adapter(&mut count, chunk).map(|_| ())?,
-            Region::Scratch(Pass::Decoder) => self.decoder(&mut count, chunk).map(|_| ())?,
+            Region::Scratch(Pass::Decoder) => self.decoder(&mut count, chunk.max(self.options.batch)).map(|_| ())?,
         }
         Ok(count.values)
     }
@@ -434,12 +466,21 @@ impl Layout {
     fn decoder<C: Carve>(&self, c: &mut C, positions: usize) -> Result<DecoderPass<C::Piece>, LayoutError> {
         let d = &self.params.decoder;
         let scratch = DecoderScratch {
-            logits: c.piece("logits", &[d.vocab_size])?,
-            last: c.piece("normed last position", &[d.dim])?,
+            logits: c.piece("logits", &[self.options.batch, self.logits_width()])?,
+            last: c.piece("normed last positions", &[self.options.batch, d.dim])?,
             rotations: c.piece("rotations", &[positions, d.head_dim])?,
             x: c.piece("residual stream", &[positions, d.dim])?,
         };
         Ok((scratch, layer(c, positions, d.dim, decoder::heads(d), d.hidden_dim)?))
+    }
+
+    /// Values of a row of logits, if they are kept.
+    fn logits_width(&self) -> usize {
+        if self.options.logits {
+            self.params.decoder.vocab_size
+        } else {
+            0
+        }
     }
 
     fn frames(&self, positions: usize) -> Result<usize, LayoutError> {
@@ -529,11 +570,13 @@ impl Carve for Count<'_> {
         if self.values > const { isize::MAX.unsigned_abs() / size_of::<f32>() } {
             return Err(LayoutError::TooLarge { name });
         }
-        (self.show)(Item {
-            region: self.region,
-            name,
-            values,
-        });
+        if values > 0 {
+            (self.show)(Item {
+                region: self.region,
+                name,
+                values,
+            });
+        }
         Ok(())
     }
 }
@@ -691,9 +734,12 @@ impl<'m> Memory<'m> {
         Ok((&mut self.state, encoder, scratch))
     }
 
-    /// The logits of the last decoder pass, while no other pass has used the scratch: they are its first piece.
-    pub(crate) fn logits(&self) -> Option<&[f32]> {
-        self.scratch.get(..self.layout.params.decoder.vocab_size)
+    /// Row `index` of the logits of the last decoder pass, if they are kept, and while no other pass has used the
+    /// scratch: they are its first piece.
+    pub(crate) fn logits(&self, index: usize) -> Option<&[f32]> {
+        let width = self.layout.logits_width();
+        let rows = (width > 0).then(|| self.scratch.chunks_exact(width))?;
+        rows.take(self.layout.options.batch).nth(index)
     }
 
     /// The state, and the scratch of a decoder pass over `positions`.

@@ -46,6 +46,10 @@
 //! * **The same bits.** Every sum has one order. Whatever the cut of the audio, the chunk, the number of threads and
 //!   the instruction set of one [class](kernels::Class), the logits are equal bit by bit;
 //!   [`LogitHash`](model::LogitHash) shows it.
+//! * **Wide passes, the same result.** A decoder pass reads all its weights, for one position or for
+//!   [several](layout::Options::batch): tokens between are guessed, and the pass counts as far as it proves them right.
+//! * **The start is always the same.** What the silence before the first sample leaves behind can be computed while
+//!   nobody speaks, [saved](session::Session::save_silence), and gone on from.
 //! * **Nothing from outside panics.** What is wrong with a file, an option or a sample is a small typed error that
 //!   says what, where, what was expected and what was found, on one line. A call that is refused has changed nothing;
 //!   only weights found to be damaged in the middle of a pass leave a session that wants a reset.

@@ -10,17 +10,23 @@
     clippy::panic
 )]
 
+mod guess;
 mod schedule;
+mod silence;
 mod timeline;
 
 use core::fmt;
 
+use guess::Guesses;
 pub use schedule::Schedule;
+pub use silence::SilenceError;
 use timeline::Timeline;
 
 use crate::audio::{HOP, LogMel, MEL_BINS, WINDOW};
 use crate::kernels::Executor;
-use crate::layout::{EncoderScratch, Layout, LayoutError, Memory, SAMPLES_PER_POSITION, State, window_samples};
+use crate::layout::{
+    EncoderScratch, Layout, LayoutError, MAX_BATCH, Memory, SAMPLES_PER_POSITION, State, window_samples,
+};
 use crate::model::{self, Model, NoProbe, Pass, Place, Probe, Stage, WeightsError};
 
 /// Samples before the first one that the first mel window covers: windows are centred.
@@ -169,9 +175,45 @@ pub struct Session {
     /// Positions in all, once the end of the audio is known.
     end: Option<u64>,
     last_token: u32,
-    /// Whether the scratch begins with the logits of `last_token`.
+    /// Positions that an encoder pass waits for.
+    gather: usize,
+    /// Most positions of a decoder pass behind the prompt.
+    batch: usize,
+    guesses: Guesses,
+    batched: Batched,
+    /// Whether the scratch still holds the logits of the last token that was given out.
     has_logits: bool,
     stopped: bool,
+}
+
+/// The tokens that the last decoder pass decided, in the order of their positions, the last of which is the last
+/// decoded one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batched {
+    tokens: [Verdict; MAX_BATCH],
+    len: usize,
+    /// How many have been given out.
+    told: usize,
+}
+
+/// A token, and the largest of its logits: what is kept of them beside the scratch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
+    id: u32,
+    /// What the model said; the same, unless a probe decided.
+    own: u32,
+    largest: f32,
+}
+
+/// What a decoder pass says of the positions that tokens are decided at.
+struct Proposed<'a> {
+    /// The first of them.
+    first: u64,
+    /// The ids of the largest logits, none where one is NaN.
+    tokens: &'a [Option<usize>],
+    /// The logits in rows of `vocab_size`, if they are kept.
+    logits: &'a [f32],
+    vocab_size: usize,
 }
 
 impl Session {
@@ -215,6 +257,10 @@ impl Session {
             decoded: origin,
             end: None,
             last_token: 0,
+            gather: layout.options().chunk,
+            batch: layout.options().batch,
+            guesses: Guesses::new(layout.options().streaming_pad),
+            batched: Batched::default(),
             has_logits: false,
             stopped: false,
         }
@@ -240,6 +286,8 @@ impl Session {
     /// After an error that only a reset ends nothing of the model is kept, its conditioning included.
     pub fn reset(&mut self) {
         *self = Self {
+            gather: self.gather,
+            batch: self.batch,
             model: if self.failed.is_none() { self.model } else { None },
             ..Self::begin(&self.layout, self.schedule)
         };
@@ -276,6 +324,73 @@ impl Session {
         Ok(taken.len())
     }
 
+    /// From now on no more than `most` positions are decoded in one pass, at least 1 and no more than the layout has
+    /// room for: fewer where guesses fail, or where text is to come as evenly as audio does. It changes no result.
+    pub fn set_batch(&mut self, most: usize) {
+        self.batch = most.clamp(1, self.layout.options().batch);
+    }
+
+    /// From now on an encoder pass waits for so many positions of audio (at least 1, no more than a chunk, which is
+    /// what it waits for in the beginning), and then takes all that are there, up to a chunk. It changes no result.
+    pub fn set_gather(&mut self, positions: usize) {
+        self.gather = positions.clamp(1, self.layout.options().chunk);
+    }
+
+    /// See [`Session::set_gather`].
+    pub fn gather(&self) -> usize {
+        self.gather
+    }
+
+    /// See [`Session::set_batch`].
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Positions that no audio reaches, for they lie in the left pad: every utterance begins with the same.
+    pub fn silent_positions(layout: &Layout) -> u64 {
+        silence::positions(layout)
+    }
+
+    /// Lets the next steps compute the positions that no audio reaches without waiting for any, until
+    /// [`Step::NeedAudio`]: while nobody speaks yet. After samples were fed it does nothing.
+    pub fn prime(&mut self) {
+        if self.fed == 0 && self.schedule.origin() == 0 && self.end.is_none() {
+            self.flush_to = self.flush_to.max(silence::positions(&self.layout));
+        }
+    }
+
+    /// Bytes of [`Session::save_silence`].
+    pub fn silence_len(layout: &Layout) -> usize {
+        silence::len(layout)
+    }
+
+    /// Writes what the positions that no audio reaches left in the state, right after they were
+    /// [computed](Session::prime): the start of every utterance with this model, these options and kernels of this class.
+    ///
+    /// # Errors
+    /// [`SilenceError::Place`] if the session is elsewhere, [`SilenceError::Length`] unless `bytes` are
+    /// [`Session::silence_len`] long, [`SilenceError::OtherMemory`].
+    pub fn save_silence(&self, model: &Model, memory: &mut Memory, bytes: &mut [u8]) -> Result<(), SilenceError> {
+        silence::save(self, model, memory, bytes)
+    }
+
+    /// Whether [`Session::restore_silence`] would take `bytes` for sessions of this layout.
+    ///
+    /// # Errors
+    /// [`SilenceError`].
+    pub fn check_silence(layout: &Layout, model: &Model, bytes: &[u8]) -> Result<(), SilenceError> {
+        silence::check(layout, model, bytes)
+    }
+
+    /// Starts behind the positions that no audio reaches, whose result is in `bytes`. The session is at its start: new,
+    /// or reset. All that follows has the bits that computing them would have given.
+    ///
+    /// # Errors
+    /// [`SilenceError`]; then nothing has changed.
+    pub fn restore_silence(&mut self, model: &Model, memory: &mut Memory, bytes: &[u8]) -> Result<(), SilenceError> {
+        silence::restore(self, model, memory, bytes)
+    }
+
     /// Says that no more samples come: the utterance is padded and decoded to its last position. Once is enough;
     /// again does nothing.
     pub fn finish(&mut self) {
@@ -306,7 +421,7 @@ impl Session {
     }
 
     /// Does one bounded unit of work: the conditioning once, an encoder pass over at most a chunk, a prefill pass,
-    /// or one decoded position.
+    /// or a decoder pass; or none, where a pass has decided more tokens than the one that it gave out.
     ///
     /// # Errors
     /// [`SessionError`]. After [`SessionError::NotANumber`] or [`SessionError::Weights`] the same error comes back
@@ -349,9 +464,14 @@ impl Session {
         self.fed
     }
 
-    /// Positions decoded so far, padding included.
+    /// Positions decoded so far, padding included; also those whose tokens the next steps will give out.
     pub fn positions_decoded(&self) -> u64 {
         self.decoded
+    }
+
+    /// Tokens that have been decided and that the next steps give out, without other work.
+    pub fn tokens_waiting(&self) -> usize {
+        self.batched.len.saturating_sub(self.batched.told)
     }
 
     /// Positions that went through the encoder so far, padding included.
@@ -381,11 +501,17 @@ impl Session {
     }
 
     /// The logits that the last token was decided by, right after [`Step::Token`]; `None` after other calls of
-    /// [`Session::step`].
+    /// [`Session::step`], where the layout keeps none, and if the scratch has been used for other work since the pass
+    /// that decided it.
     pub fn logits<'a>(&self, memory: &'a Memory) -> Option<&'a [f32]> {
-        (self.has_logits && memory.layout == self.layout)
-            .then(|| memory.logits())
-            .flatten()
+        if !self.has_logits || memory.layout != self.layout {
+            return None;
+        }
+        let row = self.batched.told.checked_sub(1)?;
+        let verdict = self.batched.tokens.get(row)?;
+        let logits = memory.logits(row)?;
+        let largest = logits.get(usize::try_from(verdict.own).ok()?)?;
+        (largest.to_bits() == verdict.largest.to_bits()).then_some(logits)
     }
 
     /// The schedule it follows.
@@ -439,6 +565,9 @@ impl Session {
             self.model = Some(model.fingerprint());
             return Ok(Step::Worked);
         }
+        if let Some(token) = self.give_out() {
+            return Ok(Step::Token(token));
+        }
         if self.decoded < self.encoded {
             return self.decode(model, memory, executor, probe);
         }
@@ -456,17 +585,19 @@ impl Session {
         })
     }
 
-    /// Positions of the next encoder pass: a whole chunk, or at the end and at a flush what is left; 0 if samples are missing.
+    /// Positions of the next encoder pass: all whose samples are there, up to a chunk, once enough are gathered; at the
+    /// end and at a flush, once all that are left are. 0 if samples are missing.
     fn positions_ready(&self) -> Result<usize, SessionError> {
         let chunk = self.layout.options().chunk;
         let until = self.end.or(Some(self.flush_to).filter(|&to| to > self.encoded));
         let left = until.map_or(u64::MAX, |end| end.saturating_sub(self.encoded));
-        let positions = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
-        Ok(if self.buffered >= window_samples(positions)? {
-            positions
-        } else {
-            0
-        })
+        let most = usize::try_from(left).map_or(chunk, |left| left.min(chunk));
+        let wanted = if until.is_some() { most } else { self.gather };
+        if self.buffered < window_samples(wanted)? {
+            return Ok(0);
+        }
+        let there = self.buffered.saturating_sub(window_samples(0)?) / SAMPLES_PER_POSITION;
+        Ok(there.min(most))
     }
 
     fn condition(
@@ -541,7 +672,21 @@ impl Session {
         Ok(())
     }
 
-    /// The decoder over what waits of the prompt, or over one position behind it.
+    /// The next token that has been decided and not been given out.
+    fn give_out(&mut self) -> Option<Token> {
+        let Batched { tokens, len, told } = &mut self.batched;
+        let id = tokens.get(..*len)?.get(*told)?.id;
+        let position = self.decoded.saturating_sub(len.abs_diff(*told) as u64);
+        *told = told.saturating_add(1);
+        self.stopped = self.layout.options().stop_at_end_of_text && id == self.layout.options().eos;
+        Some(Token { id, position })
+    }
+
+    /// The decoder over what waits of the prompt, or over some positions behind it.
+    ///
+    /// Behind the prompt the input of a position is the token of the one before. Those beyond the first are guessed: the
+    /// pass counts as far as what it decides is what was guessed, and one position further. What it wrote to the cache
+    /// behind that is written again before anything looks at it.
     fn decode(
         &mut self,
         model: &Model,
@@ -554,21 +699,31 @@ impl Session {
             ops: model.ops(executor),
             probe,
         };
-        let dim = self.layout.params().decoder.dim;
+        let params = &self.layout.params().decoder;
         let first = self.decoded;
         let prompt_end = self.schedule.prompt_end();
         let waiting = self.encoded.saturating_sub(first);
-        let positions = waiting.min(prompt_end.saturating_sub(first)).max(1);
+        let prompt = waiting.min(prompt_end.saturating_sub(first));
+        // Positions that tokens are decided at: the last one of the prompt, or those of a batch.
+        let (positions, deciding) = if prompt > 0 {
+            (prompt, usize::from(first.saturating_add(prompt) == prompt_end))
+        } else {
+            let batch = self.batch.min(usize::try_from(waiting).unwrap_or(self.batch)).max(1);
+            (batch as u64, batch)
+        };
         let end = first.saturating_add(positions);
+        let guesses = self.guess(pass.probe, first, deciding);
 
         let rows = usize::try_from(positions).unwrap_or(usize::MAX);
         let queued = usize::try_from(first.saturating_sub(self.queued_from)).unwrap_or(usize::MAX);
         let (state, (mut decoder, mut layer)) = memory.decoder(rows)?;
-        let embeddings = state.embeddings.chunks_exact(dim).skip(queued);
-        for (row, embedding) in decoder.x.chunks_exact_mut(dim).zip(embeddings) {
+        let embeddings = state.embeddings.chunks_exact(params.dim).skip(queued);
+        for (row, embedding) in decoder.x.chunks_exact_mut(params.dim).zip(embeddings) {
             row.copy_from_slice(embedding);
         }
-        let tokens = (first..end).map(|position| self.schedule.prompt_id(position).unwrap_or(self.last_token));
+        let behind = core::iter::once(self.last_token).chain(guesses);
+        let before = (first..prompt_end).map_while(|position| self.schedule.prompt_id(position));
+        let tokens = before.chain(behind).take(rows);
         model::decoder::embed(&mut pass, tokens, decoder.x)?;
         model::decoder::layers(
             &mut pass,
@@ -582,31 +737,82 @@ impl Session {
             &mut decoder,
             &mut layer,
         )?;
-
-        let last = end.saturating_sub(1);
-        if end < prompt_end {
+        if deciding == 0 {
             self.decoded = end;
             return Ok(Step::Worked);
         }
-        model::decoder::head(&mut pass, last, &mut decoder, layer.quantised)?;
-        let Some(id) = pass.ops.argmax(decoder.logits) else {
-            return Err(SessionError::NotANumber {
-                stage: Stage::Logits,
-                position: last,
-            });
+
+        let mut tokens = [None; MAX_BATCH];
+        model::decoder::head(&mut pass, deciding, &mut decoder, layer.quantised, &mut tokens)?;
+        let proposed = Proposed {
+            first: end.saturating_sub(deciding as u64),
+            tokens: tokens.get(..deciding).unwrap_or_default(),
+            logits: decoder.logits,
+            vocab_size: params.vocab_size,
         };
-        self.decoded = end;
-        let own = u32::try_from(id).unwrap_or(u32::MAX);
-        self.last_token = self.known(pass.probe.decide(last, own)).unwrap_or(own);
-        self.stopped = self.layout.options().stop_at_end_of_text && self.last_token == self.layout.options().eos;
-        Ok(Step::Token(Token {
-            id: self.last_token,
-            position: last,
-        }))
+        self.verify(pass.probe, &proposed, &guesses)?;
+        Ok(self.give_out().map_or(Step::Worked, Step::Token))
     }
-    /// An id, if the vocabulary has it.
+
+    /// Guesses of the tokens at `first` and behind it that a pass over `n` positions goes on from; the rest is unused.
+    fn guess(&self, probe: &mut dyn Probe, first: u64, n: usize) -> [u32; MAX_BATCH] {
+        let mut guesses = [0; MAX_BATCH];
+        let mut context = self.guesses.context();
+        for (guess, position) in guesses.iter_mut().zip(first..).take(n.saturating_sub(1)) {
+            let own = self.guesses.after(context);
+            *guess = self.known(probe.guess(position, own)).unwrap_or(own);
+            context = self.guesses.behind(context, *guess);
+        }
+        guesses
+    }
+
+    /// The id, if it is one of the vocabulary: it has to have an embedding.
     fn known(&self, id: u32) -> Option<u32> {
         let vocab_size = self.layout.params().decoder.vocab_size;
         Some(id).filter(|&id| usize::try_from(id).is_ok_and(|id| id < vocab_size))
+    }
+
+    /// Decides tokens as far as `guesses` are right.
+    fn verify(
+        &mut self,
+        probe: &mut dyn Probe,
+        proposed: &Proposed,
+        guesses: &[u32; MAX_BATCH],
+    ) -> Result<(), SessionError> {
+        let mut batched = Batched::default();
+        let positions = proposed.tokens.iter().zip(proposed.first..);
+        for (((row, (token, position)), guess), verdict) in positions.enumerate().zip(guesses).zip(&mut batched.tokens)
+        {
+            let Some(own) = *token else {
+                if batched.len > 0 {
+                    // What was decided before is given out; the next pass meets the NaN at its first position.
+                    break;
+                }
+                return Err(SessionError::NotANumber {
+                    stage: Stage::Logits,
+                    position,
+                });
+            };
+            let logits = proposed
+                .logits
+                .chunks_exact(proposed.vocab_size)
+                .nth(row)
+                .unwrap_or_default();
+            probe.stage(Stage::Logits, position, logits);
+            let largest = logits.get(own).copied().unwrap_or_default();
+            let own = u32::try_from(own).unwrap_or(u32::MAX);
+            let id = self.known(probe.decide(position, own)).unwrap_or(own);
+            *verdict = Verdict { id, own, largest };
+            self.guesses.learn(id);
+            self.last_token = id;
+            self.decoded = position.saturating_add(1);
+            batched.len = batched.len.saturating_add(1);
+            let ends = self.layout.options().stop_at_end_of_text && id == self.layout.options().eos;
+            if *guess != id || ends {
+                break;
+            }
+        }
+        self.batched = batched;
+        Ok(())
     }
 }

@@ -35,8 +35,10 @@ pub struct Timings {
     pub encoder: Spent,
     /// The decoder over the prompt.
     pub prefill: Spent,
-    /// The decoder over one position behind the prompt: a token each.
+    /// The decoder behind the prompt: a token for each position.
     pub decoder: Spent,
+    /// Tokens that decoder passes over several positions guessed.
+    pub guessed: u64,
 }
 
 impl Timings {
@@ -45,8 +47,14 @@ impl Timings {
         self.conditioning.time + self.encoder.time + self.prefill.time + self.decoder.time
     }
 
-    /// Adds one step, whose kind shows in how it moved the session on from `before`.
-    pub(crate) fn add(&mut self, before: Progress, session: &Session, step: Step, time: Duration) {
+    /// Of the tokens that were guessed, those that were right: positions beyond the first of a pass that counted.
+    pub fn guessed_right(&self) -> u64 {
+        self.decoder.positions.saturating_sub(self.decoder.passes)
+    }
+
+    /// Adds one step, whose kind shows in how it moved the session on from `before`. Whether it was a decoder pass
+    /// behind the prompt.
+    pub(crate) fn add(&mut self, before: Progress, session: &Session, step: Step, time: Duration) -> bool {
         let after = Progress::of(session);
         let (encoded, decoded) = (after.encoded - before.encoded, after.decoded - before.decoded);
         if encoded > 0 {
@@ -55,20 +63,29 @@ impl Timings {
             self.prefill.add(time, decoded);
         } else if decoded > 0 {
             self.decoder.add(time, decoded);
+            self.guessed += before.width(session) as u64 - 1;
+            return true;
         } else if step == Step::Worked {
             self.conditioning.add(time, 0);
         }
+        false
     }
 }
 
 /// How far a session is.
 #[derive(Clone, Copy)]
 pub(crate) struct Progress {
-    encoded: u64,
-    decoded: u64,
+    pub(crate) encoded: u64,
+    pub(crate) decoded: u64,
 }
 
 impl Progress {
+    /// Positions of a pass behind the prompt that starts from here: as many as wait, up to the session's batch.
+    pub(crate) fn width(self, session: &Session) -> usize {
+        let waiting = usize::try_from(self.encoded - self.decoded).unwrap_or(usize::MAX);
+        waiting.clamp(1, session.batch())
+    }
+
     pub(crate) fn of(session: &Session) -> Self {
         Self {
             encoded: session.positions_encoded(),

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use voxtral_core::kernels::{Executor, Kernels};
-use voxtral_core::layout::{Layout, Memory, Options};
+use voxtral_core::layout::{Layout, Memory, Options, SAMPLES_PER_POSITION};
 use voxtral_core::model::{NoProbe, Probe};
-use voxtral_core::session::{Session, Step};
+use voxtral_core::session::{Session, SilenceError, Step};
 
 use crate::error::Error;
 use crate::kernels;
 use crate::model::Model;
+use crate::pacing::Pace;
+use crate::start::Start;
 use crate::text::Text;
 use crate::timings::{Progress, Timings};
 
@@ -25,7 +27,8 @@ pub struct Decided<'a> {
     /// The sample of the caller's audio that the model hears at the start of the position, less the delay; what was
     /// [skipped](Transcriber::skip) counts. See [`Session::audio_sample`].
     pub sample: u64,
-    /// What it was decided by: a value for every id.
+    /// What it was decided by: a value for every id, or none where the options keep no
+    /// [logits](Options::logits).
     pub logits: &'a [f32],
 }
 
@@ -82,6 +85,12 @@ struct Engine<'m> {
     interrupt: Option<&'m AtomicBool>,
     /// Samples of the caller's audio that were left out.
     skipped: u64,
+    pace: Pace,
+    /// Samples that wait for the text to get so far behind before passes get wider than one position, and those that
+    /// wait outside of the session.
+    patience: u64,
+    behind: u64,
+    start: Start<'m>,
 }
 
 impl<'m> Transcriber<'m> {
@@ -103,6 +112,10 @@ impl<'m> Transcriber<'m> {
                 timings: Timings::default(),
                 interrupt: None,
                 skipped: 0,
+                pace: Pace::default(),
+                patience: 0,
+                behind: 0,
+                start: Start::Computed,
             },
             text: Text::new(model),
         })
@@ -111,6 +124,61 @@ impl<'m> Transcriber<'m> {
     /// Computes with other kernels than those that [`kernels::choose`] found.
     pub fn set_kernels(&mut self, kernels: Kernels) {
         self.engine.kernels = kernels;
+    }
+
+    /// From now on keeps what [`Transcriber::prime`] computes, for the utterances that follow.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if there is not enough.
+    pub fn keep_start(&mut self) -> Result<(), Error> {
+        let len = Session::silence_len(&self.engine.layout);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| Error::Memory { bytes: len })?;
+        bytes.resize(len, 0);
+        self.engine.start = Start::Kept { bytes, whole: false };
+        Ok(())
+    }
+
+    /// From now on [`Transcriber::prime`] takes `bytes`, which [`Transcriber::start`] gave before, in another process
+    /// perhaps.
+    ///
+    /// # Errors
+    /// [`SilenceError`] if they are for another model, other options or kernels, or damaged; they are not taken then.
+    pub fn set_start(&mut self, bytes: &'m [u8]) -> Result<(), SilenceError> {
+        let model = self.engine.model.view().with_kernels(self.engine.kernels);
+        Session::check_silence(&self.engine.layout, &model, bytes)?;
+        self.engine.start = Start::Given(bytes);
+        Ok(())
+    }
+
+    /// The start of every utterance, once it has been kept; see [`Session::save_silence`].
+    pub fn start(&self) -> Option<&[u8]> {
+        self.engine.start.bytes()
+    }
+
+    /// Before the first sample of an utterance: gets the part of its start that no audio reaches done, by computing it
+    /// or, which takes next to no time, from what was kept or given. It changes no result.
+    ///
+    /// # Errors
+    /// [`Error::Session`] for damaged weights.
+    pub fn prime(&mut self) -> Result<(), Error> {
+        self.engine.prime()
+    }
+
+    /// See [`Session::set_gather`].
+    pub fn set_gather(&mut self, positions: usize) {
+        self.engine.session.set_gather(positions);
+    }
+
+    /// How far the text may fall behind the audio, in samples, before more than one position is decoded in a pass (see
+    /// [`Options::batch`]); 0 in the beginning: as soon as two wait.
+    pub fn set_max_lag(&mut self, samples: u64) {
+        self.engine.patience = samples;
+    }
+
+    /// Says that so many samples wait to be pushed: the text is behind by these, too.
+    pub fn set_behind(&mut self, samples: u64) {
+        self.engine.behind = samples;
     }
 
     /// Between two steps looks at `flag`, and ends with [`Error::Interrupted`] once it is set.
@@ -229,6 +297,7 @@ impl<'m> Transcriber<'m> {
         self.engine.session.reset();
         self.engine.timings = Timings::default();
         self.engine.skipped = 0;
+        self.engine.behind = 0;
     }
 
     /// Whether the model ended the text; further audio is not listened to.
@@ -237,7 +306,33 @@ impl<'m> Transcriber<'m> {
     }
 }
 
+/// For steps that bring no token.
+struct Nobody;
+
+impl Listener for Nobody {
+    fn token(&mut self, _token: &Decided<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 impl Engine<'_> {
+    fn prime(&mut self) -> Result<(), Error> {
+        let model = self.model.view().with_kernels(self.kernels);
+        if let Some(bytes) = self.start.bytes() {
+            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+            if self.session.restore_silence(&model, &mut memory, bytes).is_ok() {
+                return Ok(());
+            }
+        }
+        self.session.prime();
+        self.run(&mut Nobody, &mut NoProbe)?;
+        if let Start::Kept { bytes, whole } = &mut self.start {
+            let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
+            *whole |= self.session.save_silence(&model, &mut memory, bytes).is_ok();
+        }
+        Ok(())
+    }
+
     fn push(&mut self, samples: &[f32], listener: &mut dyn Listener, probe: &mut dyn Probe) -> Result<(), Error> {
         let mut rest = samples;
         while !rest.is_empty() && !self.session.is_stopped() {
@@ -263,12 +358,24 @@ impl Engine<'_> {
         let model = self.model.view().with_kernels(self.kernels);
         let mut memory = Memory::carve(&self.layout, &mut self.state, &mut self.scratch)?;
         loop {
-            if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            let interrupted = self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed));
+            if interrupted && self.session.tokens_waiting() == 0 {
                 return Err(Error::Interrupted);
             }
-            let (before, start) = (Progress::of(&self.session), Instant::now());
+            let before = Progress::of(&self.session);
+            // The position that is decoded next is not late yet.
+            let waiting = (before.encoded - before.decoded).saturating_sub(1);
+            let late = self.behind + waiting * SAMPLES_PER_POSITION as u64;
+            let batch = if late > self.patience { self.pace.width() } else { 1 };
+            self.session.set_batch(batch);
+            let width = before.width(&self.session);
+            let start = Instant::now();
             let step = self.session.step_probed(&model, &mut memory, self.executor, probe)?;
-            self.timings.add(before, &self.session, step, start.elapsed());
+            let time = start.elapsed();
+            if self.timings.add(before, &self.session, step, time) {
+                let counted = Progress::of(&self.session).decoded - before.decoded;
+                self.pace.learn(width, counted as usize, time);
+            }
             match step {
                 Step::Token(token) => listener.token(&Decided {
                     id: token.id,

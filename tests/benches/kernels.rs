@@ -1,14 +1,16 @@
 //! Speed of the kernels beside the limits of this machine.
 //!
 //! Every operation runs in short windows, each between two windows of the limit it is held against: peak fused
-//! multiply-add of one core out of registers, or reading the same weights by nothing but loads. What is printed is the
-//! median of the ratios, with the smallest and the largest. One thread is timed by its CPU time, several by the clock
-//! on the wall; there a window in which a thread waited for a processor (wall time beyond CPU time) is thrown away.
+//! multiply-add of one core out of registers, or reading the same weights by nothing but loads, on as many threads and in
+//! as many parallel streams as is fastest here. What is printed is the median of the ratios, with the smallest and the
+//! largest. One thread is timed by its CPU time, several by the clock on the wall; there a window in which a thread
+//! waited for a processor (wall time beyond CPU time) is thrown away.
 //!
 //! `cargo bench -p voxtral-tests --bench kernels [-- WORD]`: only the lines that contain WORD.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -138,18 +140,18 @@ mod limits {
         std::hint::black_box(sums);
     }
 
-    /// Reads all bytes, in 8 streams.
-    pub fn read(bytes: &[u8]) {
+    /// Reads all bytes, in 1, 2, 4 or 8 streams.
+    pub fn read(bytes: &[u8], streams: usize) {
         #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2")]
-            unsafe fn run(bytes: &[u8]) -> i64 {
-                let stream = bytes.len() / 8 / 128 * 128;
-                // SAFETY: each of the 8 streams is an eighth of the bytes, in whole steps of 128.
+            unsafe fn run<const N: usize>(bytes: &[u8]) -> i64 {
+                let stream = bytes.len() / N / 128 * 128;
+                // SAFETY: each of the streams is one of N parts of the bytes, in whole steps of 128.
                 unsafe {
                     let mut all = [_mm256_setzero_si256(); 4];
                     for at in (0..stream).step_by(128) {
-                        for i in 0..8 {
+                        for i in 0..N {
                             for (j, all) in all.iter_mut().enumerate() {
                                 let from = bytes.as_ptr().add(i * stream + at + 32 * j);
                                 *all = _mm256_or_si256(*all, _mm256_loadu_si256(from.cast()));
@@ -163,10 +165,17 @@ mod limits {
             }
             assert!(is_x86_feature_detected!("avx2"));
             // SAFETY: the set was just found.
-            std::hint::black_box(unsafe { run(bytes) });
+            std::hint::black_box(unsafe {
+                match streams {
+                    1 => run::<1>(bytes),
+                    2 => run::<2>(bytes),
+                    4 => run::<4>(bytes),
+                    _ => run::<8>(bytes),
+                }
+            });
         }
         #[cfg(not(target_arch = "x86_64"))]
-        std::hint::black_box(bytes.iter().fold(0u8, |all, byte| all | byte));
+        std::hint::black_box((streams, bytes.iter().fold(0u8, |all, byte| all | byte)));
     }
 }
 
@@ -177,6 +186,47 @@ const LARGE: (usize, usize) = (49_152, 3072);
 fn large_weights() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| [0x80, 0x3f].repeat(2 * LARGE.0 * LARGE.1))
+}
+
+/// Reads all bytes, a part on each thread.
+fn read(executor: &dyn Executor, threads: usize, bytes: &[u8], streams: usize) {
+    let next = AtomicUsize::new(0);
+    let part = bytes.len() / threads;
+    let work = || {
+        while let Some(bytes) = bytes.chunks_exact(part).nth(next.fetch_add(1, Ordering::Relaxed)) {
+            limits::read(bytes, streams);
+        }
+    };
+    executor.run(&work);
+    work();
+}
+
+/// Bytes that are read at a time: those of a window.
+const READ: usize = 1536 * 3072 * 2;
+
+/// The number of streams on each thread that reads fastest.
+fn best_streams(executor: &dyn Executor, threads: usize) -> usize {
+    let mut at = 0;
+    let mut median = |streams: usize| {
+        let mut rates: Vec<f64> = (0..TRIES)
+            .filter_map(|_| {
+                rate(threads, &mut || {
+                    at = (at + READ) % (large_weights().len() - READ);
+                    read(executor, threads, &large_weights()[at..at + READ], streams);
+                })
+            })
+            .take(WINDOWS)
+            .collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+    };
+    let rates = [1, 2, 4, 8].map(|streams| (streams, median(streams)));
+    let (streams, rate) = rates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((8, 0.0));
+    println!(
+        "plain reading, {threads} threads of {streams} streams: {:.1} GB/s",
+        1e-9 * READ as f64 * rate
+    );
+    streams
 }
 
 fn values(count: usize) -> Vec<f32> {
@@ -195,7 +245,17 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
     // A window's share of rows at a time.
     let part = 1536;
     let size = part * storage.row_bytes(cols).unwrap();
-    for n in [1, 2, 3, 4, 8] {
+    let line = |n: usize| {
+        format!(
+            "decode {} {storage:?} {cols} wide by {n}, {threads} threads",
+            kernels.name()
+        )
+    };
+    if !(1..=8).any(|n| wanted(&line(n))) {
+        return;
+    }
+    let streams = best_streams(executor, threads);
+    for n in 1..=8 {
         let x = values(n * cols);
         let mut y = vec![0.0f32; n * part];
         let mut scratch = scratch(n, cols);
@@ -205,10 +265,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
             &large_weights()[*at * storage.row_bytes(cols).unwrap()..][..size]
         };
         compare(
-            &format!(
-                "decode {} {storage:?} {cols} wide by {n}, {threads} threads",
-                kernels.name()
-            ),
+            &line(n),
             "GB/s",
             Timed {
                 units: 1e-9 * size as f64,
@@ -219,9 +276,9 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
                 },
             },
             Timed {
-                units: 1e-9 * size as f64 * threads as f64,
-                threads: 1,
-                f: &mut || limits::read(part_of(&mut limit_at)),
+                units: 1e-9 * size as f64,
+                threads,
+                f: &mut || read(executor, threads, part_of(&mut limit_at), streams),
             },
         );
     }
@@ -230,7 +287,7 @@ fn decode(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: 
 /// The encoder's products against peak fused multiply-add.
 fn products(kernels: Kernels, storage: Storage, executor: &dyn Executor, threads: usize) {
     for (rows, cols) in [(5120, 1280), (1280, 5120), (2048, 1280)] {
-        for n in [4, 8, 100, 300] {
+        for n in [9, 16, 100, 300] {
             let bytes = &large_weights()[..rows * storage.row_bytes(cols).unwrap()];
             let w = Matrix::new(bytes, rows, cols, storage).unwrap();
             let x = values(n * cols);
@@ -307,14 +364,8 @@ fn attention(kernels: Kernels) {
                 head_dim,
             };
             let capacity = window - 1 + n;
-            let new = values(n_kv_heads * head_dim * capacity);
-            let mut held = match cache {
-                CacheType::F32 => new.clone(),
-                CacheType::Bf16 => vec![0.0; new.len().div_ceil(2)],
-                CacheType::Q8 => vec![0.0; new.len().div_ceil(4) + n_kv_heads * capacity],
-            };
             let ops = Ops::new(kernels, &Serial);
-            ops.ring_store(heads, cache, capacity, 0, &new, &mut held);
+            let held = cached(&ops, heads, cache, capacity);
             let ring = Ring {
                 keys: &held,
                 values: &held,
@@ -339,6 +390,146 @@ fn attention(kernels: Kernels) {
                 },
             );
         }
+    }
+}
+
+/// Keys or values of some positions as a cache holds them.
+fn cached(ops: &Ops, heads: Heads, cache: CacheType, positions: usize) -> Vec<f32> {
+    let new = values(heads.n_kv_heads * heads.head_dim * positions);
+    let mut held = match cache {
+        CacheType::F32 => new.clone(),
+        CacheType::Bf16 => vec![0.0; new.len().div_ceil(2)],
+        CacheType::Q8 => vec![0.0; new.len().div_ceil(4) + heads.n_kv_heads * positions],
+    };
+    ops.ring_store(heads, cache, positions, 0, &new, &mut held);
+    held
+}
+
+/// What positions in the decoder's cache add to a step: time of attention over that of the weights of a layer.
+fn filled_cache(kernels: Kernels, executor: &dyn Executor, threads: usize) {
+    let ops = Ops::new(kernels, executor);
+    let heads = Heads {
+        n_heads: 32,
+        n_kv_heads: 8,
+        head_dim: 128,
+    };
+    let width = heads.n_heads * heads.head_dim;
+    // Bytes of the decoder and of the tied head, for each of the layers.
+    let layer = (6_062_929_920.0 + 805_306_368.0) / 26.0;
+    let (rows, cols) = (1536, 3072);
+    let x = values(cols);
+    let mut outputs = vec![0.0; rows];
+    let mut at = 0;
+    for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
+        for window in [1000, 8192] {
+            // Several layers, so that none of them is still in the processor's caches.
+            let held: Vec<_> = (0..4).map(|_| cached(&ops, heads, cache, window)).collect();
+            let mut turn = 0;
+            let q = values(width);
+            let mut y = q.clone();
+            compare(
+                &format!(
+                    "weights over attention at {window}, {cache:?}, {} {threads} threads",
+                    kernels.name()
+                ),
+                "layer/s",
+                Timed {
+                    units: READ as f64 / layer,
+                    threads,
+                    f: &mut || {
+                        at = (at + READ) % (large_weights().len() - READ);
+                        let w = Matrix::new(&large_weights()[at..at + READ], rows, cols, Storage::Bf16).unwrap();
+                        ops.linear(&w, None, black_box(&x), &mut [], &mut outputs);
+                    },
+                },
+                Timed {
+                    units: 1.0,
+                    threads,
+                    f: &mut || {
+                        turn += 1;
+                        let ring = Ring {
+                            keys: &held[turn % 4],
+                            values: &held[(turn + 1) % 4],
+                            capacity: window,
+                            first: 0,
+                            cache,
+                        };
+                        ops.attention(heads, window, 10_000, black_box(&q), ring, &mut y);
+                    },
+                },
+            );
+        }
+    }
+}
+
+/// The share of all but products in an encoder layer, over 100 frames with the window full: time of the one over the
+/// other. The convolutions are products as well, of less than a hundredth of all.
+fn encoder_layer(kernels: Kernels, executor: &dyn Executor, threads: usize) {
+    let ops = Ops::new(kernels, executor);
+    let (n, dim, hidden_dim, window) = (100, 1280, 5120, 750);
+    let heads = Heads {
+        n_heads: 32,
+        n_kv_heads: 32,
+        head_dim: 64,
+    };
+    let width = heads.n_heads * heads.head_dim;
+    let weight =
+        |rows: usize, cols: usize| Matrix::new(&large_weights()[..2 * rows * cols], rows, cols, Storage::Bf16).unwrap();
+    let rotations = values(n * heads.head_dim);
+    for cache in [CacheType::F32, CacheType::Bf16, CacheType::Q8] {
+        let capacity = window - 1 + n;
+        let mut held = cached(&ops, heads, cache, capacity);
+        let ring_values = held.clone();
+        let (mut x, mut normed) = (values(n * dim), values(n * dim));
+        let [mut q, mut k, mut a] = [(); 3].map(|()| values(n * width));
+        let (mut gate, up) = (values(n * hidden_dim), values(n * hidden_dim));
+        let mut rest = |q: &mut [f32], k: &mut [f32], a: &mut [f32], gate: &mut [f32], normed: &mut [f32]| {
+            ops.rms_norm(&weight(1, dim), 1e-5, &values(n * dim), normed);
+            ops.rope(&rotations, heads.n_heads, heads.head_dim, q);
+            ops.rope(&rotations, heads.n_heads, heads.head_dim, k);
+            ops.ring_store(heads, cache, capacity, 10_000, k, &mut held);
+            ops.ring_store(heads, cache, capacity, 10_000, k, &mut held);
+            let ring = Ring {
+                keys: &held,
+                values: &ring_values,
+                capacity,
+                first: 0,
+                cache,
+            };
+            ops.attention(heads, window, 10_000, q, ring, a);
+            ops.rms_norm(&weight(1, dim), 1e-5, &values(n * dim), normed);
+            ops.silu_mul(gate, &up);
+        };
+        let [mut q2, mut k2, mut a2] = [(); 3].map(|()| values(n * width));
+        let (mut gate2, mut normed2) = (values(n * hidden_dim), values(n * dim));
+        compare(
+            &format!(
+                "products over the rest of an encoder layer, {cache:?}, {} {threads} threads",
+                kernels.name()
+            ),
+            "layer/s",
+            Timed {
+                units: 1.0,
+                threads,
+                f: &mut || {
+                    for out in [&mut q, &mut k, &mut a] {
+                        ops.linear(&weight(width, dim), None, &normed, &mut [], out);
+                    }
+                    ops.linear_add(&weight(dim, width), None, &a, &mut [], &mut x);
+                    for _ in 0..2 {
+                        ops.linear(&weight(hidden_dim, dim), None, &normed, &mut [], &mut gate);
+                    }
+                    ops.linear_add(&weight(dim, hidden_dim), None, &gate, &mut [], &mut x);
+                    normed.copy_from_slice(&x);
+                    x.fill(0.1);
+                },
+            },
+            Timed {
+                units: 1.0,
+                threads,
+                f: &mut || rest(&mut q2, &mut k2, &mut a2, &mut gate2, &mut normed2),
+            },
+        );
     }
 }
 
@@ -396,6 +587,10 @@ fn main() {
         products(best, storage, &Serial, 1);
     }
     products(best, Storage::Bf16, &pool, pool.threads());
+    for (executor, threads) in [(&Serial as &dyn Executor, 1), (&pool, pool.threads())] {
+        filled_cache(best, executor, threads);
+        encoder_layer(best, executor, threads);
+    }
     for kernels in [best, Kernels::scalar(Class::Separate)] {
         attention(kernels);
         elementwise(kernels);

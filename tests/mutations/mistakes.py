@@ -35,17 +35,23 @@ RESET = (integration("session", "reset_gives_the_same_bits"), r"over reset")
 END = (integration("session", "d5_without_end_of_text"), r"left == right` failed")
 ORDER = (integration("kernels", "every_tail_and_tile"), r'left == right` failed: Kernels\("avx2\+fma"\)')
 BATCH = (integration("kernels", "linear_depends_neither_on_batch"), r"batches of \d+")
+PIECES = (integration("kernels", "linear_argmax_takes_the_lowest_of_equals"), r"left == right` failed")
+LARGEST = (integration("kernels", "linear_argmax_is_the_argmax_of_linear"), r"assertion failed: `\(left == right\)`")
+ROUNDED = (integration("kernels", "a_cache_of_bf16_rounds_to_nearest_even"), r"left == right` failed")
 ROTATIONS = (("-p", "voxtral-core", "--lib", "rotary"), r"position \d+: ")
 
 DFT = "core/src/audio/dft.rs"
 MEL = "core/src/audio/mel.rs"
 TABLES = "core/src/audio/tables.rs"
+ARGMAX = "core/src/kernels/argmax.rs"
 ATTENTION = "core/src/kernels/attention.rs"
 AVX2 = "core/src/kernels/x86/avx2.rs"
 MATH = "core/src/kernels/math.rs"
 OPS = "core/src/kernels/ops.rs"
+RING = "core/src/kernels/ring.rs"
 SET = "core/src/kernels/set.rs"
-VECTOR_LINEAR = "core/src/kernels/vector/linear.rs"
+FEW = "core/src/kernels/vector/linear/few.rs"
+MANY = "core/src/kernels/vector/linear/many.rs"
 LAYOUT = "core/src/layout.rs"
 CONDITIONING = "core/src/model/conditioning.rs"
 DECODER = "core/src/model/decoder.rs"
@@ -446,8 +452,32 @@ MISTAKES = [
     Mistake(
         "ties to the highest id",
         "of equal logits the lowest id wins; the highest",
-        ((OPS, "if value > largest {", "if value >= largest {"),),
+        ((ARGMAX, "if value > largest {", "if value >= largest {"),),
         *TIES,
+    ),
+    Mistake(
+        "ties to the highest piece",
+        "of equal logits the lowest id wins, without stored logits as well; one in a later piece",
+        ((ARGMAX, "if largest[2 * c] > best {", "if largest[2 * c] >= best {"),),
+        *PIECES,
+    ),
+    Mistake(
+        "NaN in a piece passed over",
+        "a logit that is NaN is an error, without stored logits as well; it is never the largest",
+        (
+            (
+                ARGMAX,
+                "                if largest[2 * c].is_nan() {\n                    index = None;\n                    break;\n                }\n",
+                "",
+            ),
+        ),
+        *LARGEST,
+    ),
+    Mistake(
+        "bf16 cache truncated",
+        "keys and values are rounded to the nearest bf16; cut off",
+        ((RING, "half::bf16::from_f32(x).to_le_bytes()", "((x.to_bits() >> 16) as u16).to_le_bytes()"),),
+        *ROUNDED,
     ),
     # The order of roundings, and the schedule's memory.
     Mistake(
@@ -460,12 +490,8 @@ MISTAKES = [
         "order depends on the batch",
         "a sum has one order for every batch; another with more than one input (needs a machine with AVX2)",
         (
-            (
-                VECTOR_LINEAR,
-                "reduced(core::array::from_fn(|i| waiting[4 * c + i]))",
-                IN_A_ROW.replace("LANES", "waiting[4 * c + i]"),
-            ),
-            (VECTOR_LINEAR, "&reduced(lanes)", "&" + IN_A_ROW.replace("LANES", "lanes[i]")),
+            (FEW, "reduced(lanes.read())", IN_A_ROW.replace("LANES", "(*lanes)[i]")),
+            (MANY, "&reduced(lanes)", "&" + IN_A_ROW.replace("LANES", "lanes[i]")),
         ),
         *BATCH,
     ),

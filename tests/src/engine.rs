@@ -95,6 +95,8 @@ pub struct Plan<'a> {
     pub kernels: Option<Kernels>,
     /// Whether stages are recorded (the hash always is).
     pub record: bool,
+    /// Guesses of the tokens at positions, instead of the session's own.
+    pub guess: Option<&'a dyn Fn(u64, u32) -> u32>,
 }
 
 impl Default for Plan<'_> {
@@ -104,6 +106,7 @@ impl Default for Plan<'_> {
             executor: &Serial,
             kernels: None,
             record: false,
+            guess: None,
         }
     }
 }
@@ -146,6 +149,7 @@ impl Plan<'_> {
         let mut memory = Memory::carve(layout, state, scratch)?;
         let mut recorder = Recorder {
             keep: self.record,
+            guess: self.guess,
             ..Recorder::default()
         };
         let mut run = Run::default();
@@ -193,13 +197,18 @@ impl Plan<'_> {
 }
 
 #[derive(Default)]
-struct Recorder {
+struct Recorder<'a> {
     keep: bool,
+    guess: Option<&'a dyn Fn(u64, u32) -> u32>,
     hash: LogitHash,
     stages: BTreeMap<String, Vec<f32>>,
 }
 
-impl Probe for Recorder {
+impl Probe for Recorder<'_> {
+    fn guess(&mut self, position: u64, id: u32) -> u32 {
+        self.guess.map_or(id, |guess| guess(position, id))
+    }
+
     fn stage(&mut self, stage: Stage, first: u64, values: &[f32]) {
         self.hash.stage(stage, first, values);
         if self.keep {

@@ -225,3 +225,23 @@ fn it_can_be_interrupted() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(10));
 }
+
+/// One by one and in wide passes, of which each brings several positions.
+#[test]
+fn realtime_tells_the_parts_of_a_second() {
+    let ran = bench(&["--realtime", "-t", "1", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let all: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let rows = all["realtime"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, batch) in rows.iter().zip([1, 8]) {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert_eq!((number("threads"), number("batch")), (1.0, f64::from(batch)));
+        let parts = number("mel") + number("encoder") + number("decoder");
+        assert!(parts > 0.0 && (number("real_time_factor") - parts).abs() < 1e-9);
+        assert!((1.0..=8.0).contains(&number("positions_per_pass")));
+    }
+    let table = bench(&["--realtime", "-t", "1"]);
+    assert!(table.stdout.contains("real-time factor"), "{}", table.stdout);
+    bench(&["--realtime", "mel"]).assert_refused(&["--realtime"]);
+}

@@ -321,6 +321,7 @@ fn the_memory_table_is_the_layout() {
             let mut options = Options::from(&vocabulary);
             options.decoder_window = window;
             options.cache = cache;
+            options.logits = false;
             options.chunk = chunk.unwrap_or(options.chunk);
             if let Some(ms) = delay_ms {
                 options = options.with_delay_ms(ms).unwrap();

@@ -30,6 +30,7 @@ struct Configuration {
     delay_tokens: usize,
     samples: Vec<f32>,
     chunk: usize,
+    batch: usize,
     cuts: Vec<usize>,
     threads: usize,
     kernels: Kernels,
@@ -51,6 +52,7 @@ impl Configuration {
             delay_tokens,
             samples: sound(seed, samples),
             chunk: if r.one_in(12) { 1 } else { r.within(2..=50) },
+            batch: Stream::new(seed ^ 0xBA7C4).within(1..=8),
             cuts: (0..pieces)
                 .map(|_| {
                     let longest = if r.one_in(4) { 200 } else { 4000 };
@@ -119,6 +121,7 @@ fn compare(c: &Configuration) -> Result<Outcome, String> {
     let engine = Engine::of(&c.spec);
     let options = Options {
         chunk: c.chunk,
+        batch: c.batch,
         ..engine.options(c.delay_tokens)
     };
     let executor = Counting {
@@ -130,6 +133,7 @@ fn compare(c: &Configuration) -> Result<Outcome, String> {
         executor: &executor,
         kernels: Some(c.kernels),
         record: true,
+        ..Plan::default()
     };
     let run = plan.run(&engine, &options, &c.samples);
 

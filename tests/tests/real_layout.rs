@@ -19,7 +19,9 @@ fn expected_bytes(c: usize) -> (usize, usize) {
     // 32 encoder layers with keys and values of 32 heads of 64, 26 decoder layers with those of 8 heads of 128. A
     // ring holds a window less the query, and a whole pass, in which the encoder has 4 frames to a position.
     let encoder_cache = 32 * 2 * 32 * 64 * (749 + 4 * c);
-    let decoder_cache = 26 * 2 * 8 * 128 * (8191 + c);
+    // A decoder pass has up to 8 positions behind the prompt, each with its own logits.
+    let (batch, rows) = (8, c.max(8));
+    let decoder_cache = 26 * 2 * 8 * 128 * (8191 + rows);
     // A position has 1280 samples, the last window reaches 240 beyond its hop; of the past, the convolutions need two
     // frames of 128 and one of 1280.
     let carried = (1280 * c + 240) + 2 * 128 + 1280;
@@ -30,9 +32,12 @@ fn expected_bytes(c: usize) -> (usize, usize) {
     let frames = 4 * c;
     let stream = frames * (1280 + 64);
     let stem = (2 * frames + 2) * 128 + 2 * frames * 3 * 128 + (2 * frames + 1) * 1280 + frames * 3 * 1280;
-    let encoder = frames * (1280 + 4 * 2048 + 2 * 5120);
-    let adapter = frames * 1280 + c * 3072;
-    let decoder = 131_072 + 3072 + c * (3072 + 128) + c * (3072 + 2 * 4096 + 2 * 1024 + 2 * 9216);
+    // Of the widest input, for weights in blocks: 256 columns as bytes, with 16 values.
+    let quantised = |cols: usize| cols / 256 * (64 + 16);
+    let encoder = frames * (1280 + 4 * 2048 + 2 * 5120 + quantised(5120));
+    let adapter = frames * 1280 + c * (3072 + quantised(5120));
+    let layer = 3072 + 2 * 4096 + 2 * 1024 + 2 * 9216 + quantised(9216);
+    let decoder = batch * (131_072 + 3072) + rows * (3072 + 128 + layer);
     let condition = 3072 + 32;
     let scratch = (stream + stem.max(encoder).max(adapter)).max(decoder).max(condition);
     (4 * state, 4 * scratch)

@@ -485,23 +485,32 @@ fn d12_damaged_weights_are_an_error_not_a_token() {
         let data = 8 + u64::from_le_bytes(engine.weights[..8].try_into().unwrap()) as usize;
         engine.weights[data + begin..][..2].copy_from_slice(&0x7FC0u16.to_le_bytes());
 
-        let layout = Layout::new(&engine.params, &engine.options(6)).unwrap();
-        let (mut state, mut scratch) = (vec![0.0; layout.state_len()], vec![0.0; layout.scratch_len()]);
-        let mut session = Session::new(&layout);
-        let samples = random::audio(1, 20_000);
-        let error = Plan::default()
-            .run_in(&engine, &layout, &mut session, &mut state, &mut scratch, &samples)
-            .unwrap_err();
-        let SessionError::NotANumber { stage: found, .. } = error else {
-            panic!("{error:?}")
-        };
-        assert_eq!(found, stage, "{tensor}");
-        assert!(error.to_string().contains(&format!("{stage:?}")));
-        let mut memory = Memory::carve(&layout, &mut state, &mut scratch).unwrap();
-        assert_eq!(session.step(&engine.model(), &mut memory, &Serial), Err(error));
-        session.reset();
-        let whole = Engine::of(&spec);
-        assert_eq!(session.step(&whole.model(), &mut memory, &Serial), Ok(Step::Worked));
+        for logits in [true, false] {
+            let layout = Layout::new(
+                &engine.params,
+                &Options {
+                    logits,
+                    ..engine.options(6)
+                },
+            )
+            .unwrap();
+            let (mut state, mut scratch) = (vec![0.0; layout.state_len()], vec![0.0; layout.scratch_len()]);
+            let mut session = Session::new(&layout);
+            let samples = random::audio(1, 20_000);
+            let error = Plan::default()
+                .run_in(&engine, &layout, &mut session, &mut state, &mut scratch, &samples)
+                .unwrap_err();
+            let SessionError::NotANumber { stage: found, .. } = error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(found, stage, "{tensor}");
+            assert!(error.to_string().contains(&format!("{stage:?}")));
+            let mut memory = Memory::carve(&layout, &mut state, &mut scratch).unwrap();
+            assert_eq!(session.step(&engine.model(), &mut memory, &Serial), Err(error));
+            session.reset();
+            let whole = Engine::of(&spec);
+            assert_eq!(session.step(&whole.model(), &mut memory, &Serial), Ok(Step::Worked));
+        }
     }
 }
 
@@ -515,8 +524,14 @@ fn d12_ties_go_to_the_lowest_id() {
     // A final norm of zeros makes every logit 0.
     let len = engine.weights.len();
     engine.weights[len - 2 * spec.decoder.dim..].fill(0);
-    let run = engine.run(&engine.options(1), &random::audio(2, 4000));
-    assert!(!run.tokens.is_empty() && run.tokens.iter().all(|&id| id == 0));
+    for logits in [true, false] {
+        let options = Options {
+            logits,
+            ..engine.options(1)
+        };
+        let run = engine.run(&options, &random::audio(2, 4000));
+        assert!(!run.tokens.is_empty() && run.tokens.iter().all(|&id| id == 0));
+    }
 }
 
 /// The padding and prompt rules, against the reference's own numbers.

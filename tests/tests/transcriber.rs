@@ -18,9 +18,10 @@ fn text(clip: &goldens::Clip) -> &str {
 fn timings_count_every_position_under_its_kind() {
     let model = Model::embedded().unwrap();
     let pool = Pool::new(1);
-    for chunk in [1, 7, 25] {
+    for (chunk, batch) in [(1, 1), (7, 1), (25, 1), (25, 8)] {
         let options = Options {
             chunk,
+            batch,
             ..Options::from(model.vocabulary())
         };
         let mut transcriber = Transcriber::new(&model, &options, &pool).unwrap();
@@ -43,7 +44,9 @@ fn timings_count_every_position_under_its_kind() {
                 timings.prefill.positions + timings.decoder.positions,
                 session.positions_decoded()
             );
-            assert_eq!(timings.decoder.passes, timings.decoder.positions);
+            assert!(timings.decoder.passes <= timings.decoder.positions);
+            assert!(batch > 1 || timings.guessed == 0);
+            assert!(timings.guessed_right() <= timings.guessed);
             assert!(timings.total() <= wall, "{timings:?} in {wall:?}");
             for spent in [&timings.encoder, &timings.prefill, &timings.decoder] {
                 assert!(spent.longest <= spent.time && spent.longest * (spent.passes as u32) >= spent.time);
@@ -61,8 +64,11 @@ struct SetAt<'a> {
 impl Probe for SetAt<'_> {
     fn stage(&mut self, stage: Stage, _first: u64, _values: &[f32]) {
         if stage == Stage::Logits {
-            self.token -= 1;
-            self.flag.store(self.token == 0, Ordering::Relaxed);
+            // A pass that has begun goes on to its end.
+            if let Some(left) = self.token.checked_sub(1) {
+                self.token = left;
+                self.flag.store(left == 0, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -84,11 +90,9 @@ fn an_interrupted_utterance_ends_after_its_step() {
             .push_probed(&clip.samples, &mut out, &mut probe)
             .and_then(|()| transcriber.finish_probed(&mut out, &mut probe));
         assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
-        assert_eq!(
-            transcriber.timings().decoder.passes,
-            token as u64 - 1,
-            "one token came with the prompt"
-        );
+        // One token came with the prompt; a pass that has begun may decide more than the one that was waited for.
+        let decided = transcriber.timings().decoder.positions + 1;
+        assert!((token as u64..token as u64 + 8).contains(&decided), "{decided}");
         transcriber.abandon(&mut out).unwrap();
         assert_eq!(transcriber.session().samples_fed(), 0);
         assert!(text(clip).as_bytes().starts_with(&out) && out.len() < text(clip).len());

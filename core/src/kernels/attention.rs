@@ -227,32 +227,37 @@ impl Visible<'_> {
             all.end = all.end.max(all.start);
             // Places outside of what a query sees weigh nothing.
             scores[..queries.count].fill([f32::NEG_INFINITY; BLOCK]);
-            // SAFETY: by the caller.
-            unsafe {
-                self.score::<S>(start, all.clone(), queries.q, &mut scores[..queries.count]);
-                for c in 0..queries.count {
-                    let seen = self.seen(start, queries.position(c));
-                    let q = Rows {
-                        values: queries.q.row(c),
-                        ..queries.q
-                    };
-                    let own = core::slice::from_mut(&mut scores[c]);
-                    self.score::<S>(start, seen.start..all.start.min(seen.end), q, own);
-                    self.score::<S>(start, all.end.max(seen.start)..seen.end, q, own);
-                    softmax[c].weigh(scale, seen, &mut scores[c], y.row(c));
-                }
-                // In the order of positions: first what only some see, then what all see, then again what some see.
-                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
-                    let seen = self.seen(start, queries.position(c));
-                    let mut y = y.part(c..c + 1, 0..self.head_dim);
-                    self.sum::<S>(start, seen.start..all.start.min(seen.end), own, &mut y);
-                }
-                self.sum::<S>(start, all.clone(), &scores[..queries.count], y);
-                for (c, own) in scores[..queries.count].chunks(1).enumerate() {
-                    let seen = self.seen(start, queries.position(c));
-                    let mut y = y.part(c..c + 1, 0..self.head_dim);
-                    self.sum::<S>(start, all.end.max(seen.start)..seen.end, own, &mut y);
-                }
+            let count = queries.count;
+            let seen = |c: usize| self.seen(start, queries.position(c));
+            // What all see, they look at together, and at the rest each by itself, in the order of positions. Scores
+            // and sums have a loop over these turns, since all that it calls is inlined.
+            let turn = |i: usize| match i.checked_sub(count) {
+                None => (i..i + 1, seen(i).start..all.start.min(seen(i).end)),
+                Some(0) => (0..count, all.clone()),
+                Some(c) => (c - 1..c, all.end.max(seen(c - 1).start)..seen(c - 1).end),
+            };
+            let turns = if all == (0..BLOCK) {
+                count..count + 1
+            } else {
+                0..2 * count + 1
+            };
+            for i in turns.clone() {
+                let (which, places) = turn(i);
+                let q = Rows {
+                    values: &queries.q.values[which.start * queries.q.stride..],
+                    ..queries.q
+                };
+                // SAFETY: by the caller.
+                unsafe { self.score::<S>(start, places, q, &mut scores[which]) };
+            }
+            for c in 0..count {
+                softmax[c].weigh(scale, seen(c), &mut scores[c], y.row(c));
+            }
+            for i in turns {
+                let (which, places) = turn(i);
+                let mut y = y.part(which.clone(), 0..self.head_dim);
+                // SAFETY: by the caller.
+                unsafe { self.sum::<S>(start, places, &scores[which], &mut y) };
             }
             start += BLOCK as u64;
         }
@@ -279,9 +284,11 @@ impl Visible<'_> {
     unsafe fn score<S: Set>(&self, start: u64, places: Range<usize>, q: Rows, scores: &mut [Scores]) {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
+            // Their values come next.
+            let ahead = self.values.address(slots.start);
             let keys = self.keys.rows(slots);
             // SAFETY: by the caller.
-            unsafe { S::scores(q, keys.stored(), at, scores) };
+            unsafe { S::scores(q, keys.stored(), ahead, at, scores) };
             if let Some(scales) = keys.scales() {
                 for scores in scores.iter_mut() {
                     scores[at..].iter_mut().zip(scales).for_each(|(s, scale)| *s *= scale);
@@ -295,6 +302,8 @@ impl Visible<'_> {
     unsafe fn sum<S: Set>(&self, start: u64, places: Range<usize>, p: &[Scores], y: &mut Band) {
         let mut runs = self.runs(start, places);
         while let Some((at, slots)) = runs.next() {
+            // The keys of the next block come next.
+            let ahead = self.keys.address(slots.start + BLOCK);
             let values = self.values.rows(slots);
             let mut scaled = [[0.0; BLOCK]; TOGETHER];
             let p = match values.scales() {
@@ -309,7 +318,7 @@ impl Visible<'_> {
                 }
             };
             // SAFETY: by the caller.
-            unsafe { S::accumulate(p, at, values.stored(), y) };
+            unsafe { S::accumulate(p, at, values.stored(), ahead, y) };
         }
     }
 

@@ -3,9 +3,14 @@
 use super::Matrix;
 use super::activations::Activations;
 
-/// Rows of weights that kernels take together. Pieces of work come in multiples of it, so that only the last panel
-/// has fewer.
-pub(super) const PANEL: usize = 16;
+/// Most columns that count as few: reading the weights takes about as long as using them.
+pub(super) const FEW: usize = 8;
+
+/// Rows of weights that kernels take together, for `n` columns. Pieces of work come in multiples of it, so that only
+/// the last one has a remainder.
+pub(super) const fn panel(n: usize) -> usize {
+    if n <= FEW { 48 } else { 16 }
+}
 
 /// `y[i] = W x[i] (+ b)` or `y[i] += W x[i] (+ b)`, of shapes that agree.
 pub(super) struct Linear<'a> {
@@ -49,6 +54,11 @@ impl<'a> Linear<'a> {
     #[inline(always)]
     pub(super) fn quantised(&self) -> Option<Activations<'a>> {
         self.quantised
+    }
+
+    /// The same for some rows of the weights, without the bias.
+    pub(super) fn of_rows<'b>(&'b self, w: &'b Matrix<'b>) -> Linear<'b> {
+        Linear { w, bias: None, ..*self }
     }
 
     /// The weights.

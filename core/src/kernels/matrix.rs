@@ -1,5 +1,7 @@
 //! Views of weights in place, and how each storage is decoded.
 
+use core::ops::Range;
+
 use super::blocks;
 
 /// How the elements of a matrix are stored, little-endian.
@@ -221,6 +223,18 @@ impl<'a> Matrix<'a> {
         Some(Self {
             bytes,
             rows: 1,
+            ..*self
+        })
+    }
+
+    /// Some of the rows, or `None` if they do not all exist.
+    pub(super) fn part(&self, rows: Range<usize>) -> Option<Matrix<'a>> {
+        let bytes = self
+            .bytes
+            .get(rows.start.checked_mul(self.stride())?..rows.end.checked_mul(self.stride())?)?;
+        Some(Self {
+            bytes,
+            rows: rows.len(),
             ..*self
         })
     }

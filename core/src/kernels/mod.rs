@@ -47,6 +47,7 @@ macro_rules! require {
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod aarch64;
 mod activations;
+mod argmax;
 mod attention;
 mod blocks;
 mod dispatch;
@@ -77,4 +78,5 @@ pub use executor::{Executor, Serial};
 pub use math::exp;
 pub use matrix::{Matrix, Storage};
 pub use ops::Ops;
+pub(crate) use ring::bytes_mut;
 pub use ring::{CacheType, Ring};

@@ -1,7 +1,7 @@
 //! The operations by name: shapes are checked here, work is split over threads, and kernels are called.
 
 use super::activations::{Activations, activations_len};
-use super::linear::{Linear, PANEL};
+use super::linear::{Linear, panel};
 use super::split::split;
 use super::{Executor, Kernels, Matrix};
 
@@ -53,17 +53,27 @@ impl<'a> Ops<'a> {
         let n = y.len().checked_div(w.rows()).unwrap_or(0);
         let job = Linear::new(w, bias, x, n, onto).filter(|_| n * w.rows() == y.len());
         debug_assert!(job.is_some(), "linear: shapes disagree");
-        let Some(mut job) = job else { return };
-        if w.storage().is_blocks() && w.cols() > 0 {
-            let scratch = activations_len(n, w.cols()).and_then(|len| scratch.get_mut(..len));
-            debug_assert!(scratch.is_some(), "linear: the scratch is too short");
-            let Some(scratch) = scratch else { return };
-            job = job.with_quantised(self.quantise(w.cols(), x, scratch));
-        }
-        let unit_cost = PANEL.saturating_mul(w.cols()).saturating_mul(n);
-        split(self.executor, y, n, PANEL, unit_cost, &|mut band| {
+        let Some(job) = job else { return };
+        let Some(job) = self.prepared(job, n, scratch) else {
+            return;
+        };
+        let unit_cost = panel(n).saturating_mul(w.cols()).saturating_mul(n);
+        split(self.executor, y, n, panel(n), unit_cost, &|mut band| {
             self.kernels.linear(&job, &mut band);
         });
+    }
+
+    /// The job of `n` inputs with them as 8 bits besides, in `scratch`, if its weights take them so. `None` if that is
+    /// too short.
+    pub(super) fn prepared<'j>(&self, job: Linear<'j>, n: usize, scratch: &'j mut [f32]) -> Option<Linear<'j>> {
+        let (storage, cols) = (job.weights().storage(), job.weights().cols());
+        if !storage.is_blocks() || cols == 0 {
+            return Some(job);
+        }
+        let scratch = activations_len(n, cols).and_then(|len| scratch.get_mut(..len));
+        debug_assert!(scratch.is_some(), "linear: the scratch is too short");
+        let quantised = self.quantise(cols, job.inputs(0, n), scratch?);
+        Some(job.with_quantised(quantised))
     }
 
     /// Rows of `cols` activations as 8 bits, in `scratch`.
@@ -154,20 +164,5 @@ impl<'a> Ops<'a> {
                 *x *= 1.0 + scale;
             }
         }
-    }
-
-    /// Index of the largest value, the lowest of equals; `None` if any is NaN, or if there are none.
-    pub fn argmax(&self, x: &[f32]) -> Option<usize> {
-        let mut best = 0;
-        let mut largest = *x.first()?;
-        for (i, &value) in x.iter().enumerate() {
-            if value.is_nan() {
-                return None;
-            }
-            if value > largest {
-                (best, largest) = (i, value);
-            }
-        }
-        Some(best)
     }
 }

@@ -31,6 +31,47 @@ impl CacheType {
     }
 }
 
+impl CacheType {
+    /// Bytes of one row of `width` elements, its scale besides.
+    fn row_bytes(self, width: usize) -> (usize, usize) {
+        match self {
+            Self::F32 => (4 * width, 0),
+            Self::Bf16 => (2 * width, 0),
+            Self::Q8 => (width, 4),
+        }
+    }
+
+    /// Bytes of `slots` slots of all heads, as [`CacheType::each_slots`] shows them.
+    pub(crate) fn slots_bytes(self, heads: Heads, slots: usize) -> usize {
+        let (elements, scale) = self.row_bytes(heads.head_dim);
+        (elements + scale)
+            .saturating_mul(heads.n_kv_heads)
+            .saturating_mul(slots)
+    }
+
+    /// Calls `f` with the memory of runs of slots of every head, in keys or values of a [`Ring`]; the runs are within
+    /// its `capacity`.
+    pub(crate) fn each_slots(
+        self,
+        heads: Heads,
+        capacity: usize,
+        runs: &[Range<usize>],
+        ring: &mut [f32],
+        f: &mut dyn FnMut(&mut [u8]),
+    ) {
+        let (elements, scale) = self.row_bytes(heads.head_dim);
+        let scales = if scale > 0 { heads.n_kv_heads * capacity } else { 0 };
+        let (stored, scales) = ring.split_at_mut(ring.len().saturating_sub(scales));
+        for (memory, row) in [(bytes_mut(stored), elements), (bytes_mut(scales), scale)] {
+            for head in memory.chunks_exact_mut((capacity * row).max(1)).take(heads.n_kv_heads) {
+                for run in runs {
+                    f(head.get_mut(run.start * row..run.end * row).unwrap_or_default());
+                }
+            }
+        }
+    }
+}
+
 /// Keys and values of one layer as a ring over absolute positions.
 ///
 /// Both are `[n_kv_heads][capacity][head_dim]`; position `p` is at slot `p % capacity`. Elements of bfloat16 lie two
@@ -130,6 +171,16 @@ pub(super) enum Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
+    /// Where element `index` would lie.
+    #[inline(always)]
+    fn address(&self, index: usize) -> *const u8 {
+        match self {
+            Self::F32(values) => values.as_ptr().wrapping_add(index).cast(),
+            Self::Bf16(bytes) => bytes.as_ptr().wrapping_add(2 * index),
+            Self::I8(bytes) => bytes.as_ptr().wrapping_add(index),
+        }
+    }
+
     /// Some of the elements; they exist, or this panics.
     #[inline(always)]
     pub(super) fn part(&self, elements: Range<usize>) -> Self {
@@ -179,6 +230,12 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// Where row `row` would lie.
+    #[inline(always)]
+    pub(super) fn address(&self, row: usize) -> *const u8 {
+        self.stored.address(row * self.width)
+    }
+
     /// Their elements.
     #[inline(always)]
     pub(super) fn stored(&self) -> Stored<'a> {
@@ -200,7 +257,7 @@ pub(super) fn bytes(values: &[f32]) -> &[u8] {
 }
 
 /// The memory of some values, to be written.
-pub(super) fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
+pub(crate) fn bytes_mut(values: &mut [f32]) -> &mut [u8] {
     // SAFETY: as for `bytes`; whatever is written, any bits are an f32.
     unsafe { core::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

@@ -44,12 +44,12 @@ pub(super) trait Set {
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32;
 
     /// `scores[c][at + j] = dot(q[c], keys[j])` for every `c` below `scores.len()` and every row of `keys`, which is
-    /// as wide as those of `q`.
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]);
+    /// as wide as those of `q`. As much memory as the keys take is needed next from `ahead` on, any address.
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]);
 
     /// `y[c] += p[c][at + j] * values[j]` for every row `c` of `y`, over `j` in rising order; `values` has rows as
-    /// wide as those of `y`.
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band);
+    /// wide as those of `y`, and `ahead` is as in [`Set::scores`].
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band);
 }
 
 /// The functions of one instruction set, each compiled with its instructions.

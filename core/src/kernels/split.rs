@@ -9,6 +9,11 @@ use super::Executor;
 const WORTH_THREADS: usize = 1 << 18;
 /// A piece has at least this many multiplications, so that claiming it is cheap beside it.
 const SMALLEST_PIECE: usize = 1 << 16;
+/// Where there are enough of them, pieces have this many multiplications: streams of weights are long then, which the
+/// processor has to recognise as such before it reads ahead.
+const LONG_PIECE: usize = 400_000;
+/// This many pieces are enough to spare long ones.
+const FEW_PIECES: usize = 8;
 /// At most this many pieces: enough to even out threads of unequal speed.
 const MOST_PIECES: usize = 64;
 
@@ -129,8 +134,13 @@ pub(super) fn split(
     if units == 1 || units.saturating_mul(unit_cost) < WORTH_THREADS {
         return work(Band::whole(buffer, height));
     }
-    let smallest = SMALLEST_PIECE.div_ceil(unit_cost.max(1));
-    let piece = units.div_ceil(MOST_PIECES).max(smallest).saturating_mul(unit);
+    let units_of = |cost: usize| cost.div_ceil(unit_cost.max(1));
+    let long = units_of(LONG_PIECE).min(units.div_ceil(FEW_PIECES));
+    let piece = units
+        .div_ceil(MOST_PIECES)
+        .max(long)
+        .max(units_of(SMALLEST_PIECE))
+        .saturating_mul(unit);
     let pieces = Pieces {
         buffer: buffer.as_mut_ptr(),
         height,

@@ -2,12 +2,11 @@
 
 use super::binding::DecoderTensor;
 use super::cache::Cache;
-use super::probe::Stage;
 use super::weights::WeightsError;
 use super::{Pass, Place, Role, rotary};
 use crate::format::params::DecoderParams;
 use crate::kernels::Heads;
-use crate::layout::{DecoderScratch, LayerScratch, Layout};
+use crate::layout::{DecoderScratch, LayerScratch, Layout, MAX_BATCH};
 
 /// Query, key and value heads of the decoder.
 pub(crate) fn heads(params: &DecoderParams) -> Heads {
@@ -95,20 +94,31 @@ pub(crate) fn layers(
     Ok(())
 }
 
-/// Logits of the last row of `decoder.x` at `position`: `RMSNorm(x) E^T`, the token embedding being the head.
+/// The tokens that follow the last `n` rows of `decoder.x`, in the first of `tokens`: of each the largest of its logits
+/// `RMSNorm(x) E^T`, the token embedding being the head, or `None` if one is NaN. Logits are the first rows of
+/// `decoder.logits`; where the layout has no room for them, they are nowhere stored.
 pub(crate) fn head(
     pass: &mut Pass,
-    position: u64,
+    n: usize,
     decoder: &mut DecoderScratch<&mut [f32]>,
     quantised: &mut [f32],
+    tokens: &mut [Option<usize>; MAX_BATCH],
 ) -> Result<(), WeightsError> {
     let Pass { model, ops, probe } = pass;
     let p = &model.params().decoder;
     let DecoderScratch { x, last, logits, .. } = decoder;
-    let x = &x[x.len() - p.dim..];
+    let (x, last) = (&x[x.len() - n * p.dim..], &mut last[..n * p.dim]);
+    let embeddings = model.get(Role::TokenEmbeddings)?;
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
     probe.input(Role::TokenEmbeddings, p.dim, last);
-    ops.linear(&model.get(Role::TokenEmbeddings)?, None, last, quantised, logits);
-    probe.stage(Stage::Logits, position, logits);
+    if logits.is_empty() {
+        ops.linear_argmax(&embeddings, last, quantised, &mut tokens[..n]);
+    } else {
+        let logits = &mut logits[..n * p.vocab_size];
+        ops.linear(&embeddings, None, last, quantised, logits);
+        for (token, logits) in tokens.iter_mut().zip(logits.chunks_exact(p.vocab_size)) {
+            *token = ops.argmax(logits);
+        }
+    }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub enum Stage {
     TimeCondition,
     /// The `s` in `1 + s` of a decoder layer, `[1][decoder dim]`.
     Conditioning(usize),
-    /// Logits of one generated position, `[1][vocab size]`.
+    /// Logits of one generated position, `[1][vocab size]`, or no values where the layout keeps none.
     Logits,
 }
 
@@ -32,6 +32,13 @@ pub trait Probe {
     /// The token that counts as decided at `position`, where the model says `id`: another one if the run is to follow
     /// a given text, as when two models are compared.
     fn decide(&mut self, position: u64, id: u32) -> u32 {
+        let _ = position;
+        id
+    }
+
+    /// The guess of the token at `position` that a pass over several positions goes on from, where the session guesses
+    /// `id`. It decides how much of the pass counts, and nothing else.
+    fn guess(&mut self, position: u64, id: u32) -> u32 {
         let _ = position;
         id
     }

@@ -6,11 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use voxtral_core::layout::MAX_BATCH;
 
 use super::console::Console;
 use super::options::ModelOptions;
-use crate::bench::{Bencher, Group, Settings};
+use crate::bench::{Bencher, Group, Settings, realtime};
 use crate::error::Error;
+use crate::model::Model;
 use crate::{kernels, usage};
 
 mod report;
@@ -33,6 +35,10 @@ pub(super) struct Bench {
     /// Time to aim at; single passes of a large model may need more
     #[arg(long, value_name = "N", default_value = "60", value_parser = clap::value_parser!(u16).range(1..=3600))]
     seconds: u16,
+    /// Only whether it keeps up with speech: time per second of audio with 1, 2, 4 … threads, decoding one by one and in
+    /// wide passes, with the tokens of a recorded run
+    #[arg(long, conflicts_with = "word")]
+    realtime: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,6 +53,9 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     let model = args.model.open(&console)?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let kernels = kernels::choose();
+    if args.realtime {
+        return realtime(args, &model, cores, start);
+    }
     let weights = model.weights();
     let from_disk = usage::available().is_some_and(|available| available < weights.len() as u64);
     let settings = Settings {
@@ -124,6 +133,35 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
         report.note(&note);
     }
     report.derived(&bencher.derive(&measured))?;
+    report.end(start.elapsed())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `--realtime`.
+fn realtime(args: &Bench, model: &Model, cores: usize, start: Instant) -> Result<ExitCode, Error> {
+    /// Weights that take a second or so for each second of audio.
+    const LARGE: usize = 1 << 30;
+    let console = Console::new(false);
+    let most = args.threads.map_or(cores, usize::from);
+    let counts: Vec<_> = [1, 2, 4, 8].into_iter().filter(|&count| count <= most).collect();
+    let seconds = if model.weights().len() > LARGE { 4.0 } else { 20.0 };
+    let mut report = Report::new(args.json);
+    report.machine(
+        &args.model.name(),
+        model.weights().len(),
+        kernels::choose().name(),
+        cores,
+        most,
+    );
+    report.realtime_title(seconds)?;
+    for threads in counts {
+        for batch in [1, MAX_BATCH] {
+            console.note(format_args!(
+                "hearing {seconds} s with {threads} threads, {batch} in a pass"
+            ));
+            report.realtime(&realtime::measure(model, threads, batch, seconds)?)?;
+        }
+    }
     report.end(start.elapsed())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use voxtral_core::layout::Options;
 
 use super::console::Console;
 use super::options::{SessionOptions, ThreadOptions};
@@ -40,7 +41,10 @@ pub(super) struct Compare {
 pub(super) fn run(args: &Compare) -> Result<ExitCode, Error> {
     let mut console = Console::new(false);
     let (a, b) = (Model::open(&args.a)?, Model::open(&args.b)?);
-    let options = args.session.of(&a, &console)?;
+    let options = Options {
+        logits: true,
+        ..args.session.of(&a, &console)?
+    };
     let pool = args.threads.pool();
     let names: [&Path; 2] = [&args.a, &args.b];
     console.begin_count("comparing", args.audio.len() as u64);

@@ -92,8 +92,11 @@ impl Hearing<'_> {
     ) -> Result<(), Error> {
         interrupt::let_work_end();
         let capture = Capture::begin(open);
-        let chunk = self.transcriber.layout().options().chunk;
-        let least = if chunk == 1 { LOOK_AHEAD } else { WORTH };
+        let least = if self.transcriber.session().gather() == 1 {
+            LOOK_AHEAD
+        } else {
+            WORTH
+        };
         let mut samples = Vec::new();
         self.hear(name, None, |ears| {
             loop {
@@ -101,14 +104,16 @@ impl Hearing<'_> {
                 let patience = if interrupted { Duration::ZERO } else { PATIENCE };
                 match capture.take(&mut samples, least, patience)? {
                     Taken::Samples { lost } => {
+                        ears.transcriber.set_behind(capture.waiting() as u64);
                         ears.push(&samples)?;
                         ears.lose(lost)?;
                     }
                     Taken::Nothing => {}
                     Taken::End => return Ok(()),
                 }
+                let (waiting, timings) = (capture.waiting(), ears.transcriber.timings());
                 ears.monitor
-                    .numbers(ears.samples, capture.waiting(), ears.gate.is_some());
+                    .numbers(ears.samples, waiting, timings, ears.gate.is_some());
                 if interrupted {
                     return Ok(());
                 }
@@ -129,6 +134,7 @@ impl Hearing<'_> {
         mut feed: impl FnMut(&mut Ears<'_, '_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.transcriber.reset();
+        self.transcriber.prime()?;
         self.output.begin(name.display().to_string())?;
         let mut hash = LogitHash::default();
         let left_pad_samples = self.transcriber.session().schedule().left_pad_samples();

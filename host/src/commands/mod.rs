@@ -15,6 +15,7 @@ mod monitor;
 mod new_file;
 mod options;
 mod output;
+mod prime;
 mod quantize;
 mod report;
 mod stdout;
@@ -79,6 +80,7 @@ enum Command {
     Transcribe(transcribe::Transcribe),
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
+    Prime(prime::Prime),
     Quantize(quantize::Quantize),
     Compare(compare::Compare),
     Bench(bench::Bench),
@@ -104,6 +106,7 @@ pub fn main() -> ExitCode {
         Some(Command::Transcribe(args)) => transcribe::run(args),
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
+        Some(Command::Prime(args)) => prime::run(args),
         Some(Command::Quantize(args)) => quantize::run(args),
         Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Bench(args)) => bench::run(args),

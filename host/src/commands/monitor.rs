@@ -8,6 +8,9 @@ use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::layout::MS_PER_POSITION;
 use voxtral_core::model::Stage;
 
+use super::report;
+use crate::timings::Timings;
+
 /// Seconds between two lines of numbers.
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -130,9 +133,9 @@ impl Monitor {
         }
     }
 
-    /// From time to time: real-time factor of the steps, audio that waits, and with a gate the levels that its
-    /// threshold belongs between. `samples` are those of the audio so far.
-    pub(super) fn numbers(&mut self, samples: u64, waiting: usize, gate: bool) {
+    /// From time to time: real-time factor of the steps, audio that waits, positions per pass, and with a gate the levels that
+    /// its threshold belongs between. `samples` are those of the audio so far.
+    pub(super) fn numbers(&mut self, samples: u64, waiting: usize, timings: &Timings, gate: bool) {
         if self.symbols.is_none() || self.told.elapsed() < EVERY {
             return;
         }
@@ -143,8 +146,9 @@ impl Monitor {
             None => String::new(),
         };
         self.tell(format_args!(
-            " {factor:.2}x, {:.1}s behind{levels}\n",
-            seconds(waiting as u64)
+            " {factor:.2}x, {:.1}s behind, {}{levels}\n",
+            seconds(waiting as u64),
+            report::passes(timings)
         ));
         self.levels = Levels::NONE;
         (self.told, self.told_samples, self.busy) = (Instant::now(), samples, Duration::ZERO);

@@ -46,17 +46,23 @@ impl ModelOptions {
         Ok(model)
     }
 
+    /// Its directory, if it is not the one that is built in.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        self.model.clone().or_else(|| variable().map(PathBuf::from))
+    }
+
     /// Whether the file of the weights takes less of its disk than it is long: nothing was written to parts of it.
     pub(super) fn has_holes(&self) -> bool {
-        let directory = self.model.clone().or_else(|| variable().map(PathBuf::from));
-        let weights = directory.and_then(|directory| fs::metadata(directory.join(FILES[0])).ok());
+        let weights = self
+            .directory()
+            .and_then(|directory| fs::metadata(directory.join(FILES[0])).ok());
         weights.is_some_and(|weights| weights.blocks().saturating_mul(512) < weights.len() / 2)
     }
 
     /// The name of the model for a person.
     pub(super) fn name(&self) -> String {
-        let directory = self.model.clone().or_else(|| variable().map(PathBuf::from));
-        directory.map_or_else(|| EMBEDDED_NAME.into(), |path| path.display().to_string())
+        self.directory()
+            .map_or_else(|| EMBEDDED_NAME.into(), |path| path.display().to_string())
     }
 }
 
@@ -78,6 +84,10 @@ pub(super) struct SessionOptions {
     /// answer sooner; the text is the same [default: 25]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chunk: Option<usize>,
+    /// Most positions of 80 ms that are decoded in one pass where audio waits, 1 to 8: tokens between are guessed and
+    /// verified, which is faster; the text is the same [default: 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    batch: Option<usize>,
     /// How the keys and values of past positions are kept: bf16 takes half the memory of f32, q8 little more
     /// than a quarter, and the text may differ
     #[arg(long, value_name = "TYPE", value_enum, default_value = "f32")]
@@ -103,9 +113,12 @@ impl From<Cache> for CacheType {
 }
 
 impl SessionOptions {
-    /// The options for a model. A smaller window than the model's is told.
+    /// The options for a model, without keeping logits. A smaller window than the model's is told.
     pub(super) fn of(&self, model: &Model, console: &Console) -> Result<Options, Error> {
-        let mut options = Options::from(model.vocabulary());
+        let mut options = Options {
+            logits: false,
+            ..Options::from(model.vocabulary())
+        };
         if let Some(ms) = self.delay {
             options = options.with_delay_ms(ms)?;
             if model.is_embedded() && !EMBEDDED_DELAYS.contains(&ms) {
@@ -118,6 +131,9 @@ impl SessionOptions {
         }
         if let Some(chunk) = self.chunk {
             options.chunk = chunk;
+        }
+        if let Some(batch) = self.batch {
+            options.batch = batch;
         }
         options.cache = self.cache.into();
         let own = model.params().decoder.sliding_window;

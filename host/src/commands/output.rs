@@ -37,6 +37,11 @@ impl Format {
     pub(super) fn takes_several(self) -> bool {
         !matches!(self, Self::Srt | Self::Vtt)
     }
+
+    /// Whether it says how likely words are.
+    pub(super) fn has_probabilities(self) -> bool {
+        matches!(self, Self::Json | Self::Jsonl)
+    }
 }
 
 /// Writes what the model says, input by input.

@@ -34,12 +34,23 @@ pub(super) fn times(console: &Console, path: &Path, samples: u64, wall: Option<D
         ..
     } = timings;
     console.note(format_args!(
-        "encoder {}, prefill {}, {} steps {}",
+        "encoder {}, prefill {}, {} steps {}, {}",
         spent(encoder),
         spent(prefill),
-        decoder.passes,
-        spent(decoder)
+        decoder.positions,
+        spent(decoder),
+        passes(timings)
     ));
+}
+
+/// Positions per decoder pass behind the prompt, and how many of the guesses between were right.
+pub(super) fn passes(timings: &Timings) -> String {
+    let each = timings.decoder.positions as f64 / timings.decoder.passes.max(1) as f64;
+    if timings.guessed == 0 {
+        return format!("{each:.1} a pass");
+    }
+    let right = 100.0 * timings.guessed_right() as f64 / timings.guessed as f64;
+    format!("{each:.1} a pass ({right:.0} % of guesses right)")
 }
 
 /// Time in all, and per position.

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use voxtral_core::audio::SAMPLE_RATE;
 use voxtral_core::format::wav::{Encoding, MAX_RATE, MIN_RATE};
-use voxtral_core::layout::MS_PER_POSITION;
+use voxtral_core::layout::{Layout, MAX_BATCH, MS_PER_POSITION, Options};
 
 use super::console::Console;
 use super::hear::Hearing;
@@ -19,6 +20,10 @@ use crate::audio::{AudioFile, Raw};
 use crate::error::Error;
 use crate::gate::GateOptions;
 use crate::interrupt;
+use crate::kernels;
+use crate::map::Bytes;
+use crate::model::Model;
+use crate::start::{open_start, start_file_name};
 use crate::transcriber::Transcriber;
 use crate::usage::{self, Peak};
 
@@ -30,6 +35,8 @@ const STDOUT: &str = "-";
 
 /// Most seconds of `-I`.
 const LONGEST_INTERVAL: f32 = 60.0;
+/// Most milliseconds that text can be allowed to lag.
+const LONGEST_LAG: f32 = 60_000.0;
 
 /// Most seconds of `--hold`.
 const LONGEST_HOLD: f32 = 3600.0;
@@ -73,6 +80,9 @@ pub(super) struct Transcribe {
     /// Write to a file, which is there once it is whole, instead of standard output; - is standard output
     #[arg(short = 'o', value_name = "FILE")]
     to: Option<PathBuf>,
+    /// How far the text may fall behind the audio before several positions are decoded in one pass (see --batch)
+    #[arg(long, value_name = "MS", value_parser = lag, default_value = "0", hide_default_value = true)]
+    max_lag: f32,
     /// Print nothing but the text and errors
     #[arg(long)]
     silent: bool,
@@ -171,6 +181,14 @@ fn interval(text: &str) -> Result<f32, String> {
     )
 }
 
+fn lag(text: &str) -> Result<f32, String> {
+    number(
+        text,
+        |value| (0.0..=LONGEST_LAG).contains(&value),
+        "a number of milliseconds from 0 to 60000",
+    )
+}
+
 /// Not shorter than the lead-in of the gate: what is shorter cuts words.
 fn hold(text: &str) -> Result<f32, String> {
     number(
@@ -247,12 +265,34 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
     let model = args.model.open(&console)?;
     let opened = start.elapsed();
     let mut options = args.session.of(&model, &console)?;
+    let mut gather = None;
     if let Some(seconds) = args.interval {
-        options.chunk = ((seconds * 1e3 / MS_PER_POSITION as f32).round() as usize).max(1);
+        let gathered = ((seconds * 1e3 / MS_PER_POSITION as f32).round() as usize).max(1);
+        gather = Some(gathered);
+        // Room for wide passes at the end, and where text is behind.
+        options.chunk = gathered.max(MAX_BATCH);
     }
     options.stop_at_end_of_text = !args.is_live();
+    options.logits = args.debug || args.alt.is_some() || args.output.has_probabilities();
     let pool = args.threads.pool();
+    let shared_start = shared_start(&args.model, &model, &options, &console)?;
     let mut transcriber = Transcriber::new(&model, &options, &pool)?;
+    match &shared_start {
+        Some((path, bytes)) => {
+            if let Err(error) = transcriber.set_start(bytes) {
+                console.note(format_args!(
+                    "{}: {error}; it is computed instead (voxtral prime writes a new one)",
+                    path.display()
+                ));
+            }
+        }
+        None if args.files().len() > 1 => transcriber.keep_start()?,
+        None => {}
+    }
+    if let Some(positions) = gather {
+        transcriber.set_gather(positions);
+    }
+    transcriber.set_max_lag((args.max_lag * SAMPLE_RATE as f32 / 1e3) as u64);
     if !args.is_live() {
         transcriber.set_interrupt(interrupt::flag());
     }
@@ -329,6 +369,27 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
         ExitCode::from(interrupt::status())
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+/// The start of utterances that `voxtral prime` left beside the model, and its path.
+fn shared_start(
+    named: &ModelOptions,
+    model: &Model,
+    options: &Options,
+    console: &Console,
+) -> Result<Option<(PathBuf, Bytes)>, Error> {
+    let Some(directory) = named.directory() else {
+        return Ok(None);
+    };
+    let layout = Layout::new(model.params(), options)?;
+    let path = directory.join(start_file_name(&layout, kernels::choose().class()));
+    Ok(match open_start(&path) {
+        Ok(bytes) => bytes.map(|bytes| (path, bytes)),
+        Err(error) => {
+            console.note(format_args!("{error}; the start is computed instead"));
+            None
+        }
     })
 }
 

@@ -30,7 +30,12 @@ impl Activations {
         executor: &dyn Executor,
         mut watch: impl FnMut(&Path, u64) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let options = Options::from(model.vocabulary());
+        // Passes over guesses would count what is refused afterwards.
+        let options = Options {
+            batch: 1,
+            logits: false,
+            ..Options::from(model.vocabulary())
+        };
         let mut transcriber = Transcriber::new(model, &options, executor)?;
         transcriber.set_interrupt(crate::interrupt::flag());
         let mut sums = Sums::default();

@@ -100,11 +100,13 @@ pub fn params(data: &[u8]) {
         assert!(n_heads * head_dim <= MAX_SIZE as usize);
     }
     assert!(Binding::slots(&params) > 0);
-    for chunk in [1, 25] {
+    for (chunk, batch) in [(1, 8), (25, 1)] {
         let options = Options {
             delay_tokens: 6,
             left_pad_tokens: 32,
+            logits: true,
             chunk,
+            batch,
             stop_at_end_of_text: true,
             decoder_window: None,
             cache: CacheType::F32,

@@ -26,6 +26,7 @@ pub fn session(data: &[u8]) {
     let models = models();
     let options = Options {
         chunk: usize::from(sizes % 6) + 1,
+        batch: usize::from(sizes / 18 % 8) + 1,
         left_pad_tokens: usize::from(pads % 4),
         stop_at_end_of_text: pads & 64 != 0,
         ..models.own.options(usize::from(sizes / 6 % 3) + 1)

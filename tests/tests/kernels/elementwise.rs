@@ -1,6 +1,5 @@
 //! RMSNorm, RoPE, and what goes element by element.
 
-use proptest::prelude::*;
 use voxtral_core::kernels::{Kernels, Matrix, Ops, Serial, Storage};
 
 use super::all_kernels;
@@ -130,28 +129,4 @@ fn a_matrix_has_exactly_its_bytes() {
     assert!(Matrix::new(&[0; 24], 3, 4, Storage::F32).is_none());
     assert!(Matrix::new(&[], usize::MAX, 2, Storage::Bf16).is_none());
     assert!(Matrix::new(&[], usize::MAX / 2 + 1, 1, Storage::Bf16).is_none());
-}
-
-proptest! {
-    #[test]
-    fn argmax_takes_the_lowest_of_the_largest(values in prop::collection::vec(-3i8..3, 1..50), nan in prop::option::of(0usize..50)) {
-        let ops = Ops::new(Kernels::baseline(), &Serial);
-        let mut x: Vec<f32> = values.iter().map(|&v| f32::from(v)).collect();
-        let largest = values.iter().max();
-        prop_assert_eq!(ops.argmax(&x), values.iter().position(|v| Some(v) == largest));
-        if let Some(at) = nan.filter(|&at| at < x.len()) {
-            x[at] = f32::NAN;
-            prop_assert_eq!(ops.argmax(&x), None);
-        }
-    }
-}
-
-#[test]
-fn argmax_of_extremes() {
-    let ops = Ops::new(Kernels::baseline(), &Serial);
-    assert_eq!(ops.argmax(&[]), None);
-    assert_eq!(ops.argmax(&[f32::NEG_INFINITY; 3]), Some(0));
-    assert_eq!(ops.argmax(&[0.0, f32::INFINITY, f32::INFINITY]), Some(1));
-    assert_eq!(ops.argmax(&[-0.0, 0.0]), Some(0));
-    assert_eq!(ops.argmax(&[f32::INFINITY, -f32::NAN]), None);
 }

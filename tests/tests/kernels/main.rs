@@ -1,5 +1,6 @@
 //! The kernels against the written definition of their order, against f64, and against each other.
 
+mod argmax;
 mod attention;
 mod blocks;
 mod canonical;

@@ -30,6 +30,9 @@ fn shapes_that_disagree_change_nothing() {
         ops.ring_store(Heads { head_dim: 0, ..heads }, CacheType::F32, 4, 0, &[1.0; 4], &mut y);
         ops.ring_store(heads, CacheType::Bf16, 4, 0, &[1.0; 4], &mut y);
         ops.silu_mul(&mut y, &[1.0; 3]);
+        let mut found = [Some(7); 2];
+        ops.linear_argmax(&w, &[0.0; 5], &mut [], &mut found);
+        assert_eq!(found, [Some(7); 2]);
         ops.add_row(&w, 4, &mut y[..3]);
         ops.add_row(&w, 0, &mut y[..4]);
         ops.modulate(&[], &mut y);

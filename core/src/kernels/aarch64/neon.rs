@@ -49,27 +49,27 @@ impl<const DOT: bool> Set for Neon<DOT> {
     }
 
     #[inline(always)]
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
         // Once for all the places that call it: there are many, and a block of keys is work enough for a call.
         #[target_feature(enable = "neon")]
-        unsafe fn run(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+        unsafe fn run(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
             // SAFETY: the caller vouches for the set.
-            unsafe { vector::scores::<Lanes<false>>(q, keys, at, scores) }
+            unsafe { vector::scores::<Lanes<false>>(q, keys, ahead, at, scores) }
         }
         // SAFETY: the caller vouches for the set.
-        unsafe { run(q, keys, at, scores) }
+        unsafe { run(q, keys, ahead, at, scores) }
     }
 
     #[inline(always)]
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
         // As for `scores`.
         #[target_feature(enable = "neon")]
-        unsafe fn run(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+        unsafe fn run(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
             // SAFETY: the caller vouches for the set.
-            unsafe { vector::accumulate::<Lanes<false>>(p, at, values, y) }
+            unsafe { vector::accumulate::<Lanes<false>>(p, at, values, ahead, y) }
         }
         // SAFETY: the caller vouches for the set.
-        unsafe { run(p, at, values, y) }
+        unsafe { run(p, at, values, ahead, y) }
     }
 }
 

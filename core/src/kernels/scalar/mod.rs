@@ -66,7 +66,7 @@ impl<M: Mac> Set for Scalar<M> {
         tiles::dot::<Native, M>(a, b)
     }
 
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, _ahead: *const u8, at: usize, scores: &mut [Scores]) {
         match keys {
             Stored::F32(keys) => scores_of::<Native, M>(q, keys, at, scores),
             Stored::Bf16(keys) => scores_of::<Bf16, M>(q, keys, at, scores),
@@ -74,7 +74,7 @@ impl<M: Mac> Set for Scalar<M> {
         }
     }
 
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, _ahead: *const u8, y: &mut Band) {
         match values {
             Stored::F32(values) => accumulate_of::<Native, M>(p, at, values, y),
             Stored::Bf16(values) => accumulate_of::<Bf16, M>(p, at, values, y),

@@ -6,86 +6,116 @@ use super::super::ring::Stored;
 use super::super::set::Rows;
 use super::super::split::Band;
 use super::Vector;
-use super::tile::{Load, Strided, dot_of, reduced, tile};
+use super::tile::{Columns, Load, Strided, dot_of, fetching_tile, reduced};
+
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
+
+/// Begins to bring `len` bytes from `ahead` on near to the processor.
+#[inline(always)]
+fn fetch_early<V: Vector>(ahead: *const u8, len: usize) {
+    for line in (0..len).step_by(LINE) {
+        V::fetch_early(ahead.wrapping_add(line));
+    }
+}
 
 /// [`super::super::set::Set::scores`].
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-pub(in super::super) unsafe fn scores<V: Vector>(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+pub(in super::super) unsafe fn scores<V: Vector>(
+    q: Rows,
+    keys: Stored,
+    ahead: *const u8,
+    at: usize,
+    scores: &mut [Scores],
+) {
     // SAFETY: by the caller.
     unsafe {
         match keys {
-            Stored::F32(keys) => scores_with::<V, Native>(q, keys, at, scores),
-            Stored::Bf16(keys) => scores_with::<V, Bf16>(q, keys, at, scores),
-            Stored::I8(keys) => scores_with::<V, I8>(q, keys, at, scores),
+            Stored::F32(keys) => scores_with::<V, Native>(q, keys, ahead, at, scores),
+            Stored::Bf16(keys) => scores_with::<V, Bf16>(q, keys, ahead, at, scores),
+            Stored::I8(keys) => scores_with::<V, I8>(q, keys, ahead, at, scores),
         }
     }
 }
 
-/// [`scores`] with keys of one storage, for two or three queries at a time.
+/// [`scores`] with keys of one storage, for up to four queries at a time, which share what is read and decoded.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-unsafe fn scores_with<V: Vector, E: Load<V>>(q: Rows, keys: &[E::Unit], at: usize, scores: &mut [Scores]) {
+unsafe fn scores_with<V: Vector, E: Load<V>>(
+    q: Rows,
+    keys: &[E::Unit],
+    ahead: *const u8,
+    at: usize,
+    scores: &mut [Scores],
+) {
     let mut c = 0;
+    // The first queries fetch for all.
+    let mut ahead = Some(ahead);
     // SAFETY: by the caller.
     unsafe {
         while c < scores.len() {
             c += match scores.len() - c {
-                1 => scores_of::<V, E, 1>(q, c, keys, at, scores),
-                2 | 4 => scores_of::<V, E, 2>(q, c, keys, at, scores),
-                _ => scores_of::<V, E, 3>(q, c, keys, at, scores),
+                1 => scores_of::<V, E, 8, 1>(q, c, keys, ahead, at, scores),
+                2 | 3 => scores_of::<V, E, 4, 2>(q, c, keys, ahead, at, scores),
+                _ => scores_of::<V, E, 2, 4>(q, c, keys, ahead, at, scores),
             };
+            ahead = None;
         }
     }
 }
 
-/// [`scores`] of queries `c..c + C`, 8 keys at a time; the number of queries.
+/// [`scores`] of queries `c..c + C`, `R` keys at a time: 8 scores; the number of queries.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-unsafe fn scores_of<V: Vector, E: Load<V>, const C: usize>(
+unsafe fn scores_of<V: Vector, E: Load<V>, const R: usize, const C: usize>(
     q: Rows,
     c: usize,
     keys: &[E::Unit],
+    ahead: Option<*const u8>,
     at: usize,
     scores: &mut [Scores],
 ) -> usize {
+    const { assert!(R * C == 8) };
     let width = q.width;
-    let queries = Strided {
+    let queries = Columns::apart(Strided {
         start: q.values[c * q.stride..][..(C - 1) * q.stride + width].as_ptr(),
         stride: q.stride,
-    };
+    });
     let scores = &mut scores[c..c + C];
     // Units from one key to the next.
     let stride = width * E::UNITS;
     let count = keys.len() / stride;
-    let mut j = 0;
-    while count - j >= 8 {
-        let eight = &keys[j * stride..(j + 8) * stride];
-        // SAFETY: each tile reads 4 of 8 keys, and `C` queries of the slice above; the caller vouches for the set.
-        unsafe {
-            let mut lower = [[V::zero(); 4]; C];
-            let mut upper = lower;
-            let mut key = Strided {
-                start: eight.as_ptr(),
-                stride,
-            };
-            tile::<V, E, 4, C>(key, queries, width, &mut lower);
-            key.start = eight[4 * stride..].as_ptr();
-            tile::<V, E, 4, C>(key, queries, width, &mut upper);
-            for i in 0..C {
-                let ([a, b, c, d], [e, f, g, h]) = (lower[i], upper[i]);
-                scores[i][at + j..at + j + 8].copy_from_slice(&reduced([a, b, c, d, e, f, g, h]));
+    let whole = count - count % R;
+    for (j, rows) in (0..whole).step_by(R).zip(keys.chunks_exact(R * stride)) {
+        if let Some(ahead) = ahead {
+            let bytes = size_of_val(rows);
+            fetch_early::<V>(ahead.wrapping_add(j / R * bytes), bytes);
+        }
+        let rows = Strided {
+            start: rows.as_ptr(),
+            stride,
+        };
+        // SAFETY: the slices above have `R` keys and `C` queries; the caller vouches for the set.
+        let dots = unsafe {
+            let mut lanes = [[V::zero(); R]; C];
+            fetching_tile::<V, E, R, C>(rows, queries, width, &mut lanes, |_| ());
+            reduced(core::array::from_fn(|i| lanes[i / R][i % R]))
+        };
+        for (scores, dots) in scores.iter_mut().zip(dots.chunks_exact(R)) {
+            // Too few for a call that copies.
+            for (score, dot) in scores[at + j..][..R].iter_mut().zip(dots) {
+                *score = *dot;
             }
         }
-        j += 8;
     }
-    for (j, key) in (j..count).zip(keys[j * stride..].chunks_exact(stride)) {
+    for (j, key) in (whole..count).zip(keys[whole * stride..].chunks_exact(stride)) {
         for (i, scores) in scores.iter_mut().enumerate() {
             // SAFETY: the caller vouches for the set.
             scores[at + j] = unsafe { dot_of::<V, E>(key, q.row(c + i)) };
@@ -99,47 +129,63 @@ unsafe fn scores_of<V: Vector, E: Load<V>, const C: usize>(
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-pub(in super::super) unsafe fn accumulate<V: Vector>(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+pub(in super::super) unsafe fn accumulate<V: Vector>(
+    p: &[Scores],
+    at: usize,
+    values: Stored,
+    ahead: *const u8,
+    y: &mut Band,
+) {
     // SAFETY: by the caller.
     unsafe {
         match values {
-            Stored::F32(values) => accumulate_with::<V, Native>(p, at, values, y),
-            Stored::Bf16(values) => accumulate_with::<V, Bf16>(p, at, values, y),
-            Stored::I8(values) => accumulate_with::<V, I8>(p, at, values, y),
+            Stored::F32(values) => accumulate_with::<V, Native>(p, at, values, ahead, y),
+            Stored::Bf16(values) => accumulate_with::<V, Bf16>(p, at, values, ahead, y),
+            Stored::I8(values) => accumulate_with::<V, I8>(p, at, values, ahead, y),
         }
     }
 }
 
-/// [`accumulate`] with values of one storage, for two or three queries at a time.
+/// [`accumulate`] with values of one storage, for up to four queries at a time.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-unsafe fn accumulate_with<V: Vector, E: Load<V>>(p: &[Scores], at: usize, values: &[E::Unit], y: &mut Band) {
+unsafe fn accumulate_with<V: Vector, E: Load<V>>(
+    p: &[Scores],
+    at: usize,
+    values: &[E::Unit],
+    ahead: *const u8,
+    y: &mut Band,
+) {
     let mut c = 0;
+    // The first queries fetch for all.
+    let mut ahead = Some(ahead);
     // SAFETY: by the caller.
     unsafe {
         while c < y.height() {
             c += match y.height() - c {
-                1 => accumulate_of::<V, E, 1>(p, c, at, values, y),
-                2 | 4 => accumulate_of::<V, E, 2>(p, c, at, values, y),
-                _ => accumulate_of::<V, E, 3>(p, c, at, values, y),
+                1 => accumulate_of::<V, E, 1, 8>(p, c, at, values, ahead, y),
+                2 | 3 => accumulate_of::<V, E, 2, 4>(p, c, at, values, ahead, y),
+                _ => accumulate_of::<V, E, 4, 2>(p, c, at, values, ahead, y),
             };
+            ahead = None;
         }
     }
 }
 
-/// [`accumulate`] of queries `c..c + C`: some vectors of outputs stay in registers while all values pass; the number
-/// of queries.
+/// [`accumulate`] of queries `c..c + C`: `N` vectors of outputs of each stay in registers while all values pass; the
+/// number of queries.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-unsafe fn accumulate_of<V: Vector, E: Load<V>, const C: usize>(
+unsafe fn accumulate_of<V: Vector, E: Load<V>, const C: usize, const N: usize>(
     p: &[Scores],
     c: usize,
     at: usize,
     values: &[E::Unit],
+    ahead: Option<*const u8>,
     y: &mut Band,
 ) -> usize {
     let width = y.width();
@@ -150,19 +196,25 @@ unsafe fn accumulate_of<V: Vector, E: Load<V>, const C: usize>(
     // The rows are disjoint, so that borrowing one leaves the pointers to the others as they are.
     let queries: [(&[f32], *mut f32); C] =
         core::array::from_fn(|i| (&p[c + i][at..at + count], y.row(c + i).as_mut_ptr()));
+    let row_bytes = size_of_val(&values[..stride]);
+    let fetch = |j: usize| {
+        if let Some(ahead) = ahead {
+            fetch_early::<V>(ahead.wrapping_add(j * row_bytes), row_bytes);
+        }
+    };
     // SAFETY: `d + 8 * (vectors of the tile) <= width`, for the outputs as for the rows of `values`; the caller
     // vouches for the set.
     unsafe {
-        while C == 1 && width - d >= 64 {
-            weighted_sums::<V, E, C, 8>(&queries, &values[d * E::UNITS..], stride, d);
-            d += 64;
+        if width >= 8 * N {
+            weighted_sums::<V, E, C, N>(&queries, values, stride, d, fetch);
+            d += 8 * N;
         }
-        while width - d >= 32 {
-            weighted_sums::<V, E, C, 4>(&queries, &values[d * E::UNITS..], stride, d);
-            d += 32;
+        while width - d >= 8 * N {
+            weighted_sums::<V, E, C, N>(&queries, &values[d * E::UNITS..], stride, d, |_| ());
+            d += 8 * N;
         }
         while width - d >= 8 {
-            weighted_sums::<V, E, C, 1>(&queries, &values[d * E::UNITS..], stride, d);
+            weighted_sums::<V, E, C, 1>(&queries, &values[d * E::UNITS..], stride, d, |_| ());
             d += 8;
         }
     }
@@ -190,7 +242,7 @@ unsafe fn accumulate_of<V: Vector, E: Load<V>, const C: usize>(
 }
 
 /// `y[c][d..d + 8 N] += p[c][j] * values[j][..8 N]` over `j`, for `C` queries of which `(p, y)` are given; rows of
-/// `values` are `stride` units apart.
+/// `values` are `stride` units apart. `ahead` is called with every `j`.
 ///
 /// # Safety
 /// All `p` have the same length. `8 * N` elements can be read at `values + j * stride` for each `j` below that length,
@@ -201,6 +253,7 @@ unsafe fn weighted_sums<V: Vector, E: Load<V>, const C: usize, const N: usize>(
     values: &[E::Unit],
     stride: usize,
     d: usize,
+    ahead: impl Fn(usize),
 ) {
     // SAFETY: by the caller.
     unsafe {
@@ -211,6 +264,7 @@ unsafe fn weighted_sums<V: Vector, E: Load<V>, const C: usize, const N: usize>(
             }
         }
         for j in 0..queries[0].0.len() {
+            ahead(j);
             let mut p = [V::zero(); C];
             for c in 0..C {
                 p[c] = V::splat(*queries[c].0.as_ptr().add(j));

@@ -11,12 +11,14 @@ use core::ops::Range;
 
 use super::super::activations::{Activations, FRONT_BYTES, PART, group_start};
 use super::super::blocks::{GROUP, Levels, SCALES, STEP};
-use super::super::linear::{Linear, PANEL};
+use super::super::linear::Linear;
 use super::super::matrix::with_levels;
 use super::super::split::Band;
 use super::Vector;
 use super::tile::{Strided, reduced};
 
+/// Rows that are taken together, a multiple of 8 and a part of every piece of work.
+const PANEL: usize = 16;
 /// Streams of weights that one column reads at once.
 const STREAMS: usize = 8;
 /// Bytes from where a stream is read to where it is asked for.

@@ -33,6 +33,13 @@ pub(super) trait Vector: Copy {
     unsafe fn load_bf16(from: *const u8) -> Self;
     /// 8 half precision numbers in 16 bytes of any alignment, little-endian. They can be read at `from`.
     unsafe fn load_f16(from: *const u8) -> Self;
+    /// Begins to bring the memory at `from` near to the processor (into the first level of caches), or does nothing.
+    /// Any address will do.
+    #[inline(always)]
+    fn fetch(_from: *const u8) {}
+    /// [`Vector::fetch`] for memory that is needed later (into the second level).
+    #[inline(always)]
+    fn fetch_early(_from: *const u8) {}
     /// 8 signed bytes. They can be read at `from`.
     unsafe fn load_i8(from: *const u8) -> Self;
     /// Writes 8 values. They can be written at `to`.

@@ -59,26 +59,150 @@ pub(super) struct Strided<T> {
     pub(super) stride: usize,
 }
 
+/// Inputs for a tile: 8 values from element `k` on (a multiple of 8) of column `c` lie at
+/// `start + c * apart + k * step`. A last group of fewer than 8 lies as whole ones do.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    start: *const f32,
+    apart: usize,
+    step: usize,
+}
+
+impl Columns {
+    /// Each column's values one after the other.
+    #[inline(always)]
+    pub(super) fn apart(columns: Strided<f32>) -> Self {
+        Self {
+            start: columns.start,
+            apart: columns.stride,
+            step: 1,
+        }
+    }
+
+    /// 8 values of each of `count` columns in turn; `start` is that of the first column of the tile.
+    #[inline(always)]
+    pub(super) fn in_turn(start: *const f32, count: usize) -> Self {
+        Self {
+            start,
+            apart: 8,
+            step: count,
+        }
+    }
+
+    /// Where the values from element `k` on of column `c` lie, which there are.
+    #[inline(always)]
+    unsafe fn at(&self, c: usize, k: usize) -> *const f32 {
+        // SAFETY: by the caller.
+        unsafe { self.start.add(c * self.apart + k * self.step) }
+    }
+}
+
 /// Adds the products of `R` rows and `C` columns along `count` elements to their lanes, `lanes[c][r]`.
 ///
 /// # Safety
-/// `count` elements can be read of each of `R` rows `w` and `C` rows `x`; the machine has the set.
+/// `count` elements can be read of each of `R` rows `w` and `C` columns `x`; the machine has the set.
 #[inline(always)]
 pub(super) unsafe fn tile<V: Vector, E: Load<V>, const R: usize, const C: usize>(
     w: Strided<E::Unit>,
-    x: Strided<f32>,
+    x: Columns,
     count: usize,
     lanes: &mut [[V; R]; C],
 ) {
-    let whole = count - count % 8;
+    // SAFETY: by the caller.
+    unsafe { rest_of_tile::<V, E, R, C>(w, x, 0, count, lanes) }
+}
+
+/// [`tile`] that calls `ahead` with every 32nd element, at which to fetch weights that are needed later.
+///
+/// # Safety
+/// As for [`tile`].
+#[inline(always)]
+pub(super) unsafe fn fetching_tile<V: Vector, E: Load<V>, const R: usize, const C: usize>(
+    w: Strided<E::Unit>,
+    x: Columns,
+    count: usize,
+    lanes: &mut [[V; R]; C],
+    ahead: impl Fn(usize),
+) {
     let mut sums = *lanes;
     let mut k = 0;
-    while k < whole {
+    // SAFETY: all elements read are below `count`; the rest by the caller.
+    unsafe {
+        while count - k >= 32 {
+            ahead(k);
+            for i in 0..4 {
+                eight::<V, E, R, C>(w, x, k + 8 * i, &mut sums);
+            }
+            k += 32;
+        }
+        rest_of_tile::<V, E, R, C>(w, x, k, count, &mut sums);
+    }
+    *lanes = sums;
+}
+
+/// [`tile`] from element `k` on, a multiple of 8.
+///
+/// # Safety
+/// As for [`tile`].
+#[inline(always)]
+unsafe fn rest_of_tile<V: Vector, E: Load<V>, const R: usize, const C: usize>(
+    w: Strided<E::Unit>,
+    x: Columns,
+    mut k: usize,
+    count: usize,
+    lanes: &mut [[V; R]; C],
+) {
+    let mut sums = *lanes;
+    while count - k >= 8 {
         // SAFETY: `k + 8 <= count`.
-        unsafe {
+        unsafe { eight::<V, E, R, C>(w, x, k, &mut sums) };
+        k += 8;
+    }
+    if k < count {
+        for r in 0..R {
+            for c in 0..C {
+                // SAFETY: `count - k` elements remain of each row.
+                unsafe {
+                    let units = w.start.add(r * w.stride + k * E::UNITS);
+                    let w = core::slice::from_raw_parts(units, (count - k) * E::UNITS);
+                    let x = core::slice::from_raw_parts(x.at(c, k), count - k);
+                    tail::<V, E>(w, x, &mut sums[c][r]);
+                }
+            }
+        }
+    }
+    *lanes = sums;
+}
+
+/// The products of elements `k..k + 8`. Weights wait in registers for the columns if there is room for them beside the
+/// sums and a column, of 16 registers in all; else columns wait for the weights.
+///
+/// # Safety
+/// They can be read of each of `R` rows `w` and `C` columns `x`; the machine has the set.
+#[inline(always)]
+unsafe fn eight<V: Vector, E: Load<V>, const R: usize, const C: usize>(
+    w: Strided<E::Unit>,
+    x: Columns,
+    k: usize,
+    sums: &mut [[V; R]; C],
+) {
+    // SAFETY: by the caller.
+    unsafe {
+        if R * C + R < 16 {
+            let mut ws = [V::zero(); R];
+            for r in 0..R {
+                ws[r] = E::load(w.start.add(r * w.stride + k * E::UNITS));
+            }
+            for c in 0..C {
+                let x = V::load(x.at(c, k));
+                for r in 0..R {
+                    sums[c][r] = ws[r].mul_add(x, sums[c][r]);
+                }
+            }
+        } else {
             let mut xs = [V::zero(); C];
             for c in 0..C {
-                xs[c] = V::load(x.start.add(c * x.stride + k));
+                xs[c] = V::load(x.at(c, k));
             }
             for r in 0..R {
                 let w = E::load(w.start.add(r * w.stride + k * E::UNITS));
@@ -87,24 +211,7 @@ pub(super) unsafe fn tile<V: Vector, E: Load<V>, const R: usize, const C: usize>
                 }
             }
         }
-        k += 8;
     }
-    if whole < count {
-        for r in 0..R {
-            for c in 0..C {
-                // SAFETY: `count - whole` elements remain of each row.
-                unsafe {
-                    let w = core::slice::from_raw_parts(
-                        w.start.add(r * w.stride + whole * E::UNITS),
-                        (count - whole) * E::UNITS,
-                    );
-                    let x = core::slice::from_raw_parts(x.start.add(c * x.stride + whole), count - whole);
-                    tail::<V, E>(w, x, &mut sums[c][r]);
-                }
-            }
-        }
-    }
-    *lanes = sums;
 }
 
 /// The elements of a tail that fills no 8 lanes; the other lanes stay as they are.
@@ -165,10 +272,10 @@ pub(super) unsafe fn dot_of<V: Vector, E: Load<V>>(a: &[E::Unit], b: &[f32]) -> 
         start: a.as_ptr(),
         stride: 0,
     };
-    let b_row = Strided {
+    let b_row = Columns::apart(Strided {
         start: b.as_ptr(),
         stride: 0,
-    };
+    });
     // SAFETY: each slice is a row of as many elements as both have.
     unsafe {
         let mut lanes = [[V::zero()]];

@@ -42,27 +42,27 @@ impl Set for Avx2Fma {
     }
 
     #[inline(always)]
-    unsafe fn scores(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+    unsafe fn scores(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
         // Once for all the places that call it: there are many, and a block of keys is work enough for a call.
         #[target_feature(enable = "avx2,fma,f16c")]
-        unsafe fn run(q: Rows, keys: Stored, at: usize, scores: &mut [Scores]) {
+        unsafe fn run(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
             // SAFETY: the caller vouches for the set.
-            unsafe { vector::scores::<Lanes>(q, keys, at, scores) }
+            unsafe { vector::scores::<Lanes>(q, keys, ahead, at, scores) }
         }
         // SAFETY: the caller vouches for the set.
-        unsafe { run(q, keys, at, scores) }
+        unsafe { run(q, keys, ahead, at, scores) }
     }
 
     #[inline(always)]
-    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+    unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
         // As for `scores`.
         #[target_feature(enable = "avx2,fma,f16c")]
-        unsafe fn run(p: &[Scores], at: usize, values: Stored, y: &mut Band) {
+        unsafe fn run(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
             // SAFETY: the caller vouches for the set.
-            unsafe { vector::accumulate::<Lanes>(p, at, values, y) }
+            unsafe { vector::accumulate::<Lanes>(p, at, values, ahead, y) }
         }
         // SAFETY: the caller vouches for the set.
-        unsafe { run(p, at, values, y) }
+        unsafe { run(p, at, values, ahead, y) }
     }
 }
 
@@ -98,8 +98,14 @@ impl Vector for Lanes {
     unsafe fn load_bf16(from: *const u8) -> Self {
         // SAFETY: 16 bytes can be read; the load is unaligned.
         unsafe {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
-            Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide)))
+            // The load puts all 8 into both halves of a register. One shuffle takes 4 of them in each half and widens
+            // them; widening and shifting would be two operations.
+            let both = _mm256_broadcastsi128_si256(_mm_loadu_si128(from.cast()));
+            let upper_halves = _mm256_setr_epi8(
+                -1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, //
+                -1, -1, 8, 9, -1, -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15,
+            );
+            Self(_mm256_castsi256_ps(_mm256_shuffle_epi8(both, upper_halves)))
         }
     }
 
@@ -107,6 +113,18 @@ impl Vector for Lanes {
     unsafe fn load_f16(from: *const u8) -> Self {
         // SAFETY: 16 bytes can be read; the load is unaligned.
         Self(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) })
+    }
+
+    #[inline(always)]
+    fn fetch(from: *const u8) {
+        // SAFETY: a hint, which every x86-64 has, and which cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+
+    #[inline(always)]
+    fn fetch_early(from: *const u8) {
+        // SAFETY: a hint, which every x86-64 has, and which cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::bench::limits::{self, Limit};
+use crate::bench::realtime::Realtime;
 use crate::bench::{Derived, Group, Measured, Spread};
 use crate::error::Error;
 
@@ -194,6 +195,59 @@ impl Report {
                 Ok(())
             }
         }
+    }
+
+    /// Begins the table of `--realtime`, over so many seconds of audio.
+    pub(super) fn realtime_title(&mut self, seconds: f64) -> Result<(), Error> {
+        match self {
+            Self::Table => {
+                say("")?;
+                say(format_args!(
+                    "ms per second of audio, over {seconds} s of it (1000 or less in all keeps up)"
+                ))?;
+                say(
+                    "  threads  at most in a pass  positions per pass      mel  encoder  decoder   in all  real-time factor",
+                )
+            }
+            Self::Json(all) => {
+                for list in ["limits", "operations", "passes", "derived"] {
+                    all.remove(list);
+                }
+                all.insert("realtime".into(), json!([]));
+                all.insert("seconds_of_audio".into(), seconds.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// A line of it.
+    pub(super) fn realtime(&mut self, measured: &Realtime) -> Result<(), Error> {
+        let Realtime {
+            threads,
+            batch,
+            mel,
+            encoder,
+            decoder,
+            each,
+        } = *measured;
+        let factor = measured.factor();
+        if let Self::Json(_) = self {
+            let value = json!({
+                "threads": threads,
+                "batch": batch,
+                "positions_per_pass": each,
+                "mel": mel,
+                "encoder": encoder,
+                "decoder": decoder,
+                "real_time_factor": factor,
+            });
+            self.push("realtime", value);
+            return Ok(());
+        }
+        let [mel, encoder, decoder, all] = [mel, encoder, decoder, factor].map(|seconds| seconds * 1e3);
+        say(format_args!(
+            "  {threads:>7}  {batch:>17}  {each:>18.2}  {mel:>7.1}  {encoder:>7.1}  {decoder:>7.1}  {all:>7.1}  {factor:>16.3}"
+        ))
     }
 
     /// Everything is known.

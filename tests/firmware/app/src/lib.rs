@@ -86,6 +86,8 @@ pub fn transcribe(
     // The memory: how much is needed is known before anything runs.
     let options = Options {
         chunk: CHUNK,
+        // Wider passes save reading weights, which costs nothing here, and would need logits for each position.
+        batch: 1,
         ..Options::from(&vocabulary)
     };
     let layout = Layout::new(&params, &options)?;

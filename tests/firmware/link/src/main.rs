@@ -66,6 +66,7 @@ fn transcribe<'a>(
             &params,
             &Options {
                 chunk: 1,
+                batch: 1,
                 ..Options::from(&vocabulary)
             },
         )?;
