@@ -94,7 +94,7 @@ fn word_errors(expected: &str, found: &str) -> (usize, usize) {
     (a.len(), table[a.len()][b.len()])
 }
 
-/// What the issue of quantised speech is known for: words lost where it is quiet, or begins at once.
+/// Where weights of few bits are known to lose words: in quiet speech, and in speech that begins at once.
 #[test]
 fn words_are_those_of_the_original_also_where_speech_is_quiet_or_begins_at_once() {
     let as_they_are: Vec<Vec<f32>> = goldens::clips().iter().map(|clip| clip.samples.clone()).collect();
@@ -112,11 +112,11 @@ fn words_are_those_of_the_original_also_where_speech_is_quiet_or_begins_at_once(
     // Word errors of q8, mixed and q4 that were measured, of some 33 words.
     let sets = [
         ("as they are", as_they_are.clone(), [0, 0, 0]),
-        ("at -40 dBFS", as_they_are.iter().map(quiet).collect(), [0, 9, 9]),
+        ("at -40 dBFS", as_they_are.iter().map(quiet).collect(), [0, 0, 4]),
         (
             "from the first sample",
             as_they_are.iter().map(at_once).collect(),
-            [0, 0, 9],
+            [0, 2, 1],
         ),
     ];
     let mut wrong = Vec::new();
