@@ -10,6 +10,7 @@
     clippy::panic
 )]
 
+mod batch;
 mod guess;
 mod schedule;
 mod silence;
@@ -17,6 +18,7 @@ mod timeline;
 
 use core::fmt;
 
+use batch::{Batched, Proposed};
 use guess::Guesses;
 pub use schedule::Schedule;
 pub use silence::SilenceError;
@@ -184,36 +186,6 @@ pub struct Session {
     /// Whether the scratch still holds the logits of the last token that was given out.
     has_logits: bool,
     stopped: bool,
-}
-
-/// The tokens that the last decoder pass decided, in the order of their positions, the last of which is the last
-/// decoded one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Batched {
-    tokens: [Verdict; MAX_BATCH],
-    len: usize,
-    /// How many have been given out.
-    told: usize,
-}
-
-/// A token, and the largest of its logits: what is kept of them beside the scratch.
-#[derive(Clone, Copy, Debug, Default)]
-struct Verdict {
-    id: u32,
-    /// What the model said; the same, unless a probe decided.
-    own: u32,
-    largest: f32,
-}
-
-/// What a decoder pass says of the positions that tokens are decided at.
-struct Proposed<'a> {
-    /// The first of them.
-    first: u64,
-    /// The ids of the largest logits, none where one is NaN.
-    tokens: &'a [Option<usize>],
-    /// The logits in rows of `vocab_size`, if they are kept.
-    logits: &'a [f32],
-    vocab_size: usize,
 }
 
 impl Session {
@@ -672,16 +644,6 @@ impl Session {
         Ok(())
     }
 
-    /// The next token that has been decided and not been given out.
-    fn give_out(&mut self) -> Option<Token> {
-        let Batched { tokens, len, told } = &mut self.batched;
-        let id = tokens.get(..*len)?.get(*told)?.id;
-        let position = self.decoded.saturating_sub(len.abs_diff(*told) as u64);
-        *told = told.saturating_add(1);
-        self.stopped = self.layout.options().stop_at_end_of_text && id == self.layout.options().eos;
-        Some(Token { id, position })
-    }
-
     /// The decoder over what waits of the prompt, or over some positions behind it.
     ///
     /// Behind the prompt the input of a position is the token of the one before. Those beyond the first are guessed: the
@@ -752,67 +714,5 @@ impl Session {
         };
         self.verify(pass.probe, &proposed, &guesses)?;
         Ok(self.give_out().map_or(Step::Worked, Step::Token))
-    }
-
-    /// Guesses of the tokens at `first` and behind it that a pass over `n` positions goes on from; the rest is unused.
-    fn guess(&self, probe: &mut dyn Probe, first: u64, n: usize) -> [u32; MAX_BATCH] {
-        let mut guesses = [0; MAX_BATCH];
-        let mut context = self.guesses.context();
-        for (guess, position) in guesses.iter_mut().zip(first..).take(n.saturating_sub(1)) {
-            let own = self.guesses.after(context);
-            *guess = self.known(probe.guess(position, own)).unwrap_or(own);
-            context = self.guesses.behind(context, *guess);
-        }
-        guesses
-    }
-
-    /// The id, if it is one of the vocabulary: it has to have an embedding.
-    fn known(&self, id: u32) -> Option<u32> {
-        let vocab_size = self.layout.params().decoder.vocab_size;
-        Some(id).filter(|&id| usize::try_from(id).is_ok_and(|id| id < vocab_size))
-    }
-
-    /// Decides tokens as far as `guesses` are right.
-    fn verify(
-        &mut self,
-        probe: &mut dyn Probe,
-        proposed: &Proposed,
-        guesses: &[u32; MAX_BATCH],
-    ) -> Result<(), SessionError> {
-        let mut batched = Batched::default();
-        let positions = proposed.tokens.iter().zip(proposed.first..);
-        for (((row, (token, position)), guess), verdict) in positions.enumerate().zip(guesses).zip(&mut batched.tokens)
-        {
-            let Some(own) = *token else {
-                if batched.len > 0 {
-                    // What was decided before is given out; the next pass meets the NaN at its first position.
-                    break;
-                }
-                return Err(SessionError::NotANumber {
-                    stage: Stage::Logits,
-                    position,
-                });
-            };
-            let logits = proposed
-                .logits
-                .chunks_exact(proposed.vocab_size)
-                .nth(row)
-                .unwrap_or_default();
-            probe.stage(Stage::Logits, position, logits);
-            let largest = logits.get(own).copied().unwrap_or_default();
-            let own = u32::try_from(own).unwrap_or(u32::MAX);
-            let id = self.known(probe.decide(position, own)).unwrap_or(own);
-            *verdict = Verdict { id, own, largest };
-            self.guesses.learn(id);
-            self.last_token = id;
-            self.decoded = position.saturating_add(1);
-            batched.len = batched.len.saturating_add(1);
-            let ends = self.layout.options().stop_at_end_of_text && id == self.layout.options().eos;
-            if *guess != id || ends {
-                break;
-            }
-        }
-        self.batched = batched;
-        Ok(())
     }
 }
