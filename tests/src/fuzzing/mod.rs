@@ -3,6 +3,7 @@
 //! `fuzz/` builds them for libFuzzer; `tests/corpus.rs` runs them over the stored corpora in every test run.
 
 mod session;
+mod start;
 mod tekken;
 
 use std::fmt::Display;
@@ -17,19 +18,21 @@ use voxtral_core::model::Binding;
 use crate::agreement;
 use crate::agreement::wav::decode_in_pieces;
 pub use session::session;
+pub use start::start;
 pub use tekken::{expanded, tekken};
 
 /// A body.
 pub type Target = fn(&[u8]);
 
 /// All of them by the names of their corpora.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("safetensors", safetensors),
     ("json", json),
     ("params", params),
     ("tekken", tekken),
     ("wav", wav),
     ("session", session),
+    ("start", start),
 ];
 
 /// A `.safetensors` file: the verdict and the content of the reference, and a binding that refuses or agrees.
