@@ -44,7 +44,8 @@ pub trait Probe {
     }
 
     /// The inputs of the linear map whose weights have this role, whole rows of `cols` values. Maps of one input are
-    /// told once: `Wq` stands for `Wk` and `Wv` as well, `W1` for `W3`. Stem and conditioning are left out.
+    /// told once: `Wq` stands for `Wk` and `Wv` as well, `W1` for `W3`. Stem and conditioning are left out. Inputs of
+    /// positions that were guessed wrong, and are computed again, are among them.
     fn input(&mut self, role: Role, cols: usize, values: &[f32]) {
         let _ = (role, cols, values);
     }
