@@ -4,6 +4,7 @@
 
 mod bench;
 mod captions;
+mod compare;
 mod completions;
 mod console;
 mod hear;
@@ -15,6 +16,7 @@ mod new_file;
 mod options;
 mod output;
 mod prime;
+mod quantize;
 mod report;
 mod stdout;
 mod transcribe;
@@ -79,6 +81,8 @@ enum Command {
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
     Prime(prime::Prime),
+    Quantize(quantize::Quantize),
+    Compare(compare::Compare),
     Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
@@ -109,6 +113,8 @@ pub fn main() -> ExitCode {
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Prime(args)) => prime::run(args),
+        Some(Command::Quantize(args)) => quantize::run(args),
+        Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
