@@ -27,40 +27,14 @@ has_target() {
     lib=$(rustc --print target-libdir --target "$triple" 2> /dev/null) && [ -d "$lib" ]
 }
 
-# unpack_std VERSION DIRECTORY: Debian's standard library for arm64. Apt's state is a directory of its own, so that this
-# system learns of no second architecture.
-unpack_std() {
-    local version=$1 to=$2 work options
-    work=$(mktemp -d)
-    chmod 755 "$work"
-    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
-    : > "$work/status"
-    options=(-o Dir::State="$work" -o Dir::State::lists="$work/lists" -o Dir::State::status="$work/status"
-        -o Dir::Cache="$work/cache" -o APT::Architecture=arm64 -o APT::Architectures::=arm64
-        -o APT::Sandbox::User=root)
-    say "unpacking Debian's libstd-rust-web-dev $version for arm64 into $to"
-    # One source that is out of order does not matter if the package comes from another.
-    apt-get -qq "${options[@]}" update < /dev/null || true
-    if ! (cd "$work" && apt-get -qq "${options[@]}" download "libstd-rust-web-dev=$version"); then
-        rm -rf "$work"
-        cannot "no package libstd-rust-web-dev $version for arm64; rustup target add $triple would do"
-    fi
-    mkdir "$work/root"
-    dpkg-deb -x "$work"/libstd-rust-web-dev_*.deb "$work/root"
-    rm -rf "$to"
-    mkdir -p "$(dirname "$to")"
-    mv "$work/root" "$to"
-    rm -rf "$work"
-}
-
 if ! has_target; then
     if ! [ -x /usr/bin/cargo ] || ! dpkg-query -W rustc-web > /dev/null 2>&1; then
         install_or_cannot rustc-web cargo-web -- "rustup target add $triple, or Debian's Rust"
     fi
     command -v dpkg-deb > /dev/null || cannot "rustup target add $triple, or Debian's Rust"
     version=$(dpkg-query -W -f='${Version}' rustc-web)
-    std=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/voxtral-ci/arm64-$version
-    [ -d "$std/usr/lib/rustlib/$triple" ] || unpack_std "$version" "$std"
+    std=$cache/arm64-$version
+    [ -d "$std/usr/lib/rustlib/$triple" ] || unpack_std arm64 "$version" "$std"
     unset RUSTC_WRAPPER RUSTUP_TOOLCHAIN
     export PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc
     # For the target only: build scripts and macros are for the machine at hand.

@@ -90,6 +90,9 @@ boot() {
     if found=$(nm -C "$image" | grep -E "$allocators"); then
         die "an allocator is linked into $image:"$'\n'"$found"
     fi
+    if found=$(nm -C "$image" | grep -E 'flt2dec|fmt::float'); then
+        die "code that prints numbers with fractions is linked into $image:"$'\n'"$found"
+    fi
     case $board in
         virt) emulator=(qemu-system-aarch64 -cpu cortex-a53 -nodefaults -serial stdio -device "loader,file=$image,cpu-num=0") ;;
         *) emulator=(qemu-system-arm -serial none -kernel "$image") ;;

@@ -48,6 +48,7 @@ CARGO_TARGET_DIR=$work cargo +nightly build --release --locked --manifest-path "
 longest() {
     case $1 in
         session) say 82 ;;
+        image) say 1024 ;;
         wav) say 1024 ;;
         *) say 4096 ;;
     esac

@@ -114,3 +114,73 @@ debian_bare_metal() {
         linker=$(find_lld)
     }
 }
+
+# Where what CI unpacks beside the system is kept.
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/voxtral-ci
+
+# unpack_std ARCHITECTURE VERSION DIRECTORY: Debian's standard library for another architecture, into a directory that
+# it replaces. Apt's state is one of its own, so that this system learns of no second architecture.
+unpack_std() {
+    local arch=$1 version=$2 to=$3 work options
+    work=$(mktemp -d)
+    chmod 755 "$work"
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    : > "$work/status"
+    options=(-o Dir::State="$work" -o Dir::State::lists="$work/lists" -o Dir::State::status="$work/status"
+        -o Dir::Cache="$work/cache" -o APT::Architecture="$arch" -o APT::Architectures::="$arch"
+        -o APT::Sandbox::User=root)
+    say "unpacking Debian's libstd-rust-web-dev $version for $arch into $to"
+    # One source that is out of order does not matter if the package comes from another.
+    apt-get -qq "${options[@]}" update < /dev/null || true
+    if ! (cd "$work" && apt-get -qq "${options[@]}" download "libstd-rust-web-dev=$version"); then
+        rm -rf "$work"
+        cannot "no package libstd-rust-web-dev $version for $arch; rustup target add would do"
+    fi
+    mkdir "$work/root"
+    dpkg-deb -x "$work"/libstd-rust-web-dev_*.deb "$work/root"
+    rm -rf "$to"
+    mkdir -p "$(dirname "$to")"
+    mv "$work/root" "$to"
+    rm -rf "$work"
+}
+
+# debian_version SERIES: the version of Debian's rustc-web of that series, if there is one.
+debian_version() {
+    apt-cache madison rustc-web 2> /dev/null | awk -v v="$1." 'index($3, v) == 1 && !n++ { print $3 }'
+}
+
+# unpack_rust SERIES: Debian's compiler of that series, into $cache/rust-SERIES, where its `rustc` runs it. What is
+# missing is said, and is the status of it.
+unpack_rust() {
+    local series=$1 to=$cache/rust-$1 version work package lib
+    if [ -x "$to/rustc" ] && "$to/rustc" --version > /dev/null 2>&1; then
+        return 0
+    fi
+    can_install || { say "not Debian, or not root"; return 1; }
+    version=$(debian_version "$series")
+    if [ -z "$version" ]; then
+        "${as_root[@]}" apt-get update -qq < /dev/null || true
+        version=$(debian_version "$series")
+    fi
+    [ -n "$version" ] || { say "no package rustc-web $series"; return 1; }
+    work=$(mktemp -d)
+    chmod 755 "$work"
+    say "unpacking Debian's rustc-web $version into $to"
+    # The compiler is only unpacked, so its LLVM is the one package that has to be installed properly.
+    apt_install libllvm19 || { say "no package libllvm19"; return 1; }
+    (cd "$work" && apt-get download -qq "rustc-web=$version" "libstd-rust-web-$series=$version" \
+        "libstd-rust-web-dev=$version") || { say "the packages cannot be downloaded"; return 1; }
+    mkdir -p "$work/root"
+    for package in "$work"/*.deb; do
+        dpkg-deb -x "$package" "$work/root"
+    done
+    rm -rf "$to"
+    mkdir -p "$(dirname "$to")"
+    mv "$work/root" "$to"
+    rm -rf "$work"
+    lib=$(find "$to/usr/lib" -name 'librustc_driver-*.so' -not -path '*/rustlib/*' -printf '%h')
+    # Last, so that an unpacking that was cut short is never taken for a whole one.
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s/usr/bin/rustc "$@"\n' "$lib" "$to" > "$to/rustc"
+    chmod +x "$to/rustc"
+    "$to/rustc" --version > /dev/null || { say "Debian's rustc $series does not start"; return 1; }
+}

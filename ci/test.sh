@@ -2,8 +2,9 @@
 # The test command, for people and CI alike: ci/test.sh
 #
 # Format, lints, documentation, tests, the oldest Rust, core linked for a microcontroller (without any way to panic in
-# what reads input), a microphone that ALSA plays, firmware booted on one emulated board, and kernels on emulated
-# 64-bit Arm. Longer checks are by themselves: ci/fuzz.sh, ci/asan.sh, ci/valgrind.sh, and ci/firmware.sh for all boards.
+# what reads input), the C surface, a microphone that ALSA plays, firmware booted on one emulated board, and kernels on emulated
+# 64-bit Arm. Longer checks are by themselves: ci/fuzz.sh, ci/asan.sh, ci/valgrind.sh, ci/firmware.sh for all boards,
+# ci/cross.sh for other machines that have Linux, and ci/c.sh --bare-metal.
 #
 # What is missing is installed where that is possible (Debian or Ubuntu, as root). Where it is not, a step that needs
 # more than Rust says so and is left out, unless CI is set: then it is an error.
@@ -86,6 +87,7 @@ step documentation documentation
 step "first command" first_command
 step tests cargo test --release --workspace
 step mistakes mistakes
+step C bash ci/c.sh
 step microphone bash ci/microphone.sh
 step msrv bash ci/msrv.sh
 step "bare metal" bash ci/link-cortexm.sh

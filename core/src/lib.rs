@@ -27,7 +27,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`format`] | Bytes to meaning: a JSON reader, the [safetensors](format::safetensors) header, [`params.json`](format::params), [`tekken.json`](format::tekken), [UTF-8](format::utf8) joined from pieces, [WAV](format::wav) by push. Validates once, computes nothing. |
+//! | [`format`] | Bytes to meaning: a JSON reader, the [safetensors](format::safetensors) header, [`params.json`](format::params), [`tekken.json`](format::tekken), all of them in one [image](format::image) for flash, [UTF-8](format::utf8) joined from pieces, [WAV](format::wav) by push. Validates once, computes nothing. |
 //! | [`kernels`] | The few operations that cost time, over [matrices](kernels::Matrix) of BF16, F16 or F32 at any alignment. A scalar version defines every bit; one folder per instruction set keeps to it. [`Executor`](kernels::Executor) is how threads come in. |
 //! | [`audio`] | Samples to log-mel frames, one window at a time. |
 //! | [`model`] | Tensors bound to [roles](model::Role), and the passes over them: stem, encoder, adapter, decoder. Reads like the paper's equations. |
@@ -128,6 +128,10 @@
 #![no_std]
 #![deny(missing_docs)]
 #![warn(unreachable_pub)]
+
+// Weights are little-endian, and kernels read them as they lie.
+#[cfg(target_endian = "big")]
+compile_error!("voxtral-core is for little-endian targets only");
 
 pub mod audio;
 pub mod format;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use voxtral_core::format::image::ImageError;
 use voxtral_core::format::{params, safetensors, tekken, wav};
 use voxtral_core::kernels::EncodeError;
 use voxtral_core::layout::LayoutError;
@@ -56,6 +57,13 @@ pub enum Error {
         path: PathBuf,
         /// What it is.
         found: Kind,
+    },
+    /// A packed model cannot be used.
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ImageError,
     },
     /// A sharded checkpoint's index, or its files, do not fit together.
     Shards {
@@ -236,6 +244,7 @@ impl fmt::Display for Error {
                 hint.iter().try_for_each(|hint| write!(f, "; {hint}"))
             }
             Self::NotWeights { path, found } => write!(f, "{}: {}", path.display(), found.tell(path)),
+            Self::Image { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Shards { path, what } => write!(f, "{}: {what}", path.display()),
             Self::HuggingFaceDirectory { directory } => write!(
                 f,
@@ -353,6 +362,7 @@ impl std::error::Error for Error {
             Self::Params { source, .. } => Some(&**source),
             Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
             Self::Bind { source, .. } => Some(source),
+            Self::Image { source, .. } => Some(source),
             Self::Wav { source, .. } => Some(source),
             Self::Audio { source, .. } => Some(source),
             Self::Layout(source) => Some(source),

@@ -1,38 +1,42 @@
-//! For the build scripts of the images: puts the model and the recordings one after the other into one file for the
-//! board's flash. Where each of them lies is compiled into the image: there is no format for a packed model yet.
+//! For the build scripts of the images: puts a packed model, as `voxtral pack` makes it, and the recordings one after the
+//! other into one file for the board's flash. Where the recordings lie is compiled into the image; where the parts of the
+//! model lie, its header says.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 
-const MODEL: [&str; 3] = ["consolidated.safetensors", "params.json", "tekken.json"];
+use voxtral_core::format::image::{self, Part, PartKind};
+
+const MODEL: [(PartKind, &str); 3] = [
+    (PartKind::Params, "params.json"),
+    (PartKind::Tekken, "tekken.json"),
+    (PartKind::Weights, "consolidated.safetensors"),
+];
 const CLIPS: [&str; 3] = ["02-espeak.wav", "05-flite-noisy.wav", "01-espeak-noisy.wav"];
 
-/// Parts begin at multiples of this.
+/// Recordings begin at multiples of this.
 const ALIGNMENT: usize = 16;
 
 /// Writes `flash.rs` into the directory, and the contents of the flash into the file that `FLASH_IMAGE` names. The
-/// source defines FLASH, the `address`; FLASH_LEN, at most `room`; and the ranges of WEIGHTS, PARAMS, TEKKEN and CLIPS.
+/// source defines FLASH, the `address`, where the packed model is; FLASH_LEN, at most `room`; and the ranges of CLIPS.
 pub fn fill(address: usize, room: usize, out: &Path) {
     println!("cargo:rerun-if-changed=../flash.rs");
-    let mut image = Vec::<u8>::new();
+    let mut image = packed();
     let mut add = |path: String| {
-        println!("cargo:rerun-if-changed={path}");
-        let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let bytes = read(&path);
         image.resize(image.len().next_multiple_of(ALIGNMENT), 0xFF);
         let start = image.len();
         image.extend(bytes);
         format!("{start:#x}..{:#x}", image.len())
     };
-    let [weights, params, tekken] = MODEL.map(|name| add(format!("../../../host/nano/{name}")));
     let clips = CLIPS
         .map(|name| format!("    ({name:?}, {}),\n", add(format!("../../nano/clips/{name}"))))
         .concat();
     assert!(image.len() <= room, "{} bytes do not fit into the flash", image.len());
     let source = format!(
         "const FLASH: usize = {address:#x};\nconst FLASH_LEN: usize = {:#x};\n\
-         const WEIGHTS: Range<usize> = {weights};\nconst PARAMS: Range<usize> = {params};\n\
-         const TEKKEN: Range<usize> = {tekken};\nconst CLIPS: [(&str, Range<usize>); {}] = [\n{clips}];\n",
+         const CLIPS: [(&str, Range<usize>); {}] = [\n{clips}];\n",
         image.len(),
         CLIPS.len(),
     );
@@ -43,4 +47,27 @@ pub fn fill(address: usize, room: usize, out: &Path) {
         println!("cargo:rerun-if-changed={path}");
         fs::write(&path, image).unwrap();
     }
+}
+
+fn read(path: &str) -> Vec<u8> {
+    println!("cargo:rerun-if-changed={path}");
+    fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The small model in one image.
+fn packed() -> Vec<u8> {
+    let files = MODEL.map(|(_, name)| read(&format!("../../../host/nano/{name}")));
+    let mut parts = [0, 1, 2].map(|index| Part {
+        kind: MODEL[index].0,
+        offset: 0,
+        len: files[index].len() as u64,
+        checksum: image::checksum(&files[index]),
+    });
+    let mut image = vec![0; image::header_len(parts.len())];
+    image::write_header(&mut parts, &mut image).unwrap();
+    for (part, bytes) in parts.iter().zip(&files) {
+        image.resize(part.offset as usize, 0xFF);
+        image.extend(bytes);
+    }
+    image
 }

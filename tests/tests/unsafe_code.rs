@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The ways in which a row can say that its code is reached, and where they are kept.
-const WAYS: [(&str, &str); 7] = [
+const WAYS: [(&str, &str); 8] = [
     ("bench", "tests/benches/kernels.rs"),
     ("guard", "tests/tests/guard.rs"),
     ("asan", "ci/asan.sh"),
@@ -13,6 +13,7 @@ const WAYS: [(&str, &str); 7] = [
     ("itself", "tests/tests/allocations.rs"),
     ("linked", "ci/link-cortexm.sh"),
     ("booted", "ci/firmware.sh"),
+    ("C", "ci/c.sh"),
 ];
 
 fn root() -> PathBuf {

@@ -1,4 +1,4 @@
-//! Bytes to meaning: JSON, safetensors, `params.json`, `tekken.json`, UTF-8 text and WAV.
+//! Bytes to meaning: JSON, safetensors, `params.json`, `tekken.json`, models packed for flash, UTF-8 text and WAV.
 //!
 //! Everything here borrows its input, validates it once and computes nothing. No input can make it panic,
 //! recurse or allocate.
@@ -12,6 +12,7 @@
 
 mod base64;
 pub mod fields;
+pub mod image;
 pub mod json;
 pub mod params;
 pub mod safetensors;

@@ -5,7 +5,9 @@
 use std::array;
 use std::hint::black_box;
 
-use voxtral_core::kernels::{Class, Kernels};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use voxtral_core::kernels::Class;
+use voxtral_core::kernels::Kernels;
 
 /// Sums that grow side by side: enough that none waits for its last multiply-add, and all fit in registers.
 const CHAINS: usize = 12;

@@ -1,4 +1,4 @@
-//! `voxtral inspect`: what is in a safetensors file, and whether it is as it should be.
+//! `voxtral inspect`: what is in a safetensors file or a packed model, and whether it is as it should be.
 //!
 //! Headers are read; tensors only by `--stats`, and then through the mapping, so memory does not grow with the file.
 
@@ -21,14 +21,15 @@ use crate::shards::Checkpoint;
 use crate::weights::WeightsFile;
 
 mod list;
+mod packed;
 mod stats;
 mod stored;
 mod summary;
 
-/// Show what is in a safetensors file, and whether it is as it should be
+/// Show what is in a safetensors file or a packed model, and whether it is as it should be
 #[derive(Args, Debug)]
 pub(super) struct Inspect {
-    /// Safetensors file, index of a sharded checkpoint, or directory with either
+    /// Safetensors file, index of a sharded checkpoint, directory with either, or packed model
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
     /// Only tensors whose name begins so
@@ -61,6 +62,9 @@ pub(super) fn run(args: &Inspect) -> Result<ExitCode, Error> {
 
 /// The outer error ends the work, the inner one is told after the output is out.
 fn inspect(args: &Inspect, out: &mut dyn Write) -> Result<Result<(), Error>, Error> {
+    if super::pack::is_image(&args.path) {
+        return packed::run(args, out);
+    }
     let open = || {
         let checkpoint = Checkpoint::at(&args.path)?;
         let files = checkpoint.open()?;

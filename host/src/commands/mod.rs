@@ -15,6 +15,7 @@ mod monitor;
 mod new_file;
 mod options;
 mod output;
+mod pack;
 mod prime;
 mod quantize;
 mod report;
@@ -83,6 +84,7 @@ enum Command {
     Prime(prime::Prime),
     Quantize(quantize::Quantize),
     Compare(compare::Compare),
+    Pack(pack::Pack),
     Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
@@ -115,6 +117,7 @@ pub fn main() -> ExitCode {
         Some(Command::Prime(args)) => prime::run(args),
         Some(Command::Quantize(args)) => quantize::run(args),
         Some(Command::Compare(args)) => compare::run(args),
+        Some(Command::Pack(args)) => pack::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),

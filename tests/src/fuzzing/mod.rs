@@ -2,6 +2,7 @@
 //!
 //! `fuzz/` builds them for libFuzzer; `tests/corpus.rs` runs them over the stored corpora in every test run.
 
+mod image;
 mod session;
 mod start;
 mod tekken;
@@ -17,6 +18,7 @@ use voxtral_core::model::Binding;
 
 use crate::agreement;
 use crate::agreement::wav::decode_in_pieces;
+pub use image::{image, seal};
 pub use session::session;
 pub use start::start;
 pub use tekken::{expanded, tekken};
@@ -25,7 +27,7 @@ pub use tekken::{expanded, tekken};
 pub type Target = fn(&[u8]);
 
 /// All of them by the names of their corpora.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("safetensors", safetensors),
     ("json", json),
     ("params", params),
@@ -33,6 +35,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("wav", wav),
     ("session", session),
     ("start", start),
+    ("image", image),
 ];
 
 /// A `.safetensors` file: the verdict and the content of the reference, and a binding that refuses or agrees.

@@ -17,7 +17,7 @@ use voxtral_core::format::safetensors::Entry;
 use voxtral_core::kernels::Kernels;
 use voxtral_core::model::Slot;
 
-// FLASH, FLASH_LEN and the ranges of WEIGHTS, PARAMS, TEKKEN and CLIPS in it.
+// FLASH, FLASH_LEN and the ranges of CLIPS in it, behind the packed model.
 include!(concat!(env!("OUT_DIR"), "/flash.rs"));
 
 global_asm!(include_str!("start.s"));
@@ -47,10 +47,12 @@ extern "C" fn main() -> ! {
     let memory = unsafe { &mut *(&raw mut MEMORY) };
     // SAFETY: the board maps this much flash here, and nothing writes to it.
     let flash = unsafe { core::slice::from_raw_parts(FLASH as *const u8, FLASH_LEN) };
-    let files = Files {
-        weights: &flash[WEIGHTS],
-        params: &flash[PARAMS],
-        tekken: &flash[TEKKEN],
+    let files = match Files::packed(flash) {
+        Ok(files) => files,
+        Err(failure) => {
+            let _ = writeln!(Uart, "{failure}");
+            exit(false)
+        }
     };
     let mut buffers = Buffers {
         entries: memory.entries.write([Entry::default(); app::TENSORS]),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use voxtral_core::format::{params, safetensors, tekken, wav};
+use voxtral_core::format::{image, params, safetensors, tekken, wav};
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -23,18 +23,12 @@ macro_rules! failures {
             }
         })*
 
-        impl fmt::Display for Failure {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant(error) => error.fmt(f),)*
-                    Self::Rate(rate) => write!(f, "the recording has {rate} samples per second, 16000 are wanted"),
-                }
-            }
-        }
     };
 }
 
 failures! {
+    /// The packed model.
+    Image(image::ImageError),
     /// The weights.
     Weights(safetensors::Error),
     /// The sizes of the model.
@@ -51,6 +45,29 @@ failures! {
     Session(SessionError),
     /// The text could not be written.
     Write(fmt::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(error) => error.fmt(f),
+            Self::Weights(error) => error.fmt(f),
+            Self::Bind(error) => error.fmt(f),
+            Self::Layout(error) => error.fmt(f),
+            Self::Wav(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+            // The messages of these can name a number with a fraction, and printing one takes code and tables that
+            // nothing else here needs. What is wrong in detail `voxtral inspect --check` says, before it is in flash.
+            Self::Params(_) => f.write_str("params.json describes no such model"),
+            Self::Vocabulary(_) => f.write_str("tekken.json is no such vocabulary"),
+            Self::Session(SessionError::BadSample { index, .. }) => write!(f, "sample {index} cannot be audio"),
+            Self::Session(SessionError::NotANumber { position, .. }) => {
+                write!(f, "the weights are damaged: position {position} is not a number")
+            }
+            Self::Session(_) => f.write_str("model, memory and session do not belong together"),
+            Self::Rate(rate) => write!(f, "the recording has {rate} samples per second, 16000 are wanted"),
+        }
+    }
 }
 
 impl core::error::Error for Failure {}

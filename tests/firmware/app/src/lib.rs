@@ -7,7 +7,9 @@ mod failure;
 
 use core::fmt::Write;
 
-use voxtral_core::format::{params::Params, safetensors, tekken::Vocabulary, utf8::Utf8Joiner, wav::Demuxer};
+use voxtral_core::format::{
+    image::Image, params::Params, safetensors, tekken::Vocabulary, utf8::Utf8Joiner, wav::Demuxer,
+};
 use voxtral_core::kernels::{Kernels, Serial};
 use voxtral_core::layout::{Layout, Memory, Options};
 use voxtral_core::model::{Binding, LogitHash, Model, Slot};
@@ -35,6 +37,21 @@ pub struct Files<'a> {
     pub params: &'a [u8],
     /// `tekken.json`.
     pub tekken: &'a [u8],
+}
+
+impl<'a> Files<'a> {
+    /// The files in a packed model (`voxtral pack`), behind which flash may go on.
+    ///
+    /// # Errors
+    /// [`Failure::Image`]. Only the header is looked at: to find damage in the rest is for whoever programs the flash.
+    pub fn packed(flash: &'a [u8]) -> Result<Self, Failure> {
+        let image = Image::open(flash)?;
+        Ok(Self {
+            weights: image.weights(),
+            params: image.params(),
+            tekken: image.tekken(),
+        })
+    }
 }
 
 /// All memory that changes, beside the stack. One that is too small is an error that says how large it has to be.

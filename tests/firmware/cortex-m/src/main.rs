@@ -21,7 +21,7 @@ use voxtral_core::model::Slot;
 
 // BOARD and MEGAHERTZ, its clock.
 include!(concat!(env!("OUT_DIR"), "/board.rs"));
-// FLASH, FLASH_LEN and the ranges of WEIGHTS, PARAMS, TEKKEN and CLIPS in it.
+// FLASH, FLASH_LEN and the ranges of CLIPS in it, behind the packed model.
 include!(concat!(env!("OUT_DIR"), "/flash.rs"));
 
 #[entry]
@@ -36,11 +36,6 @@ fn main() -> ! {
     let clock = clock::start();
     // SAFETY: the board maps this much memory here, and nothing writes to it.
     let flash = unsafe { core::slice::from_raw_parts(FLASH as *const u8, FLASH_LEN) };
-    let files = Files {
-        weights: &flash[WEIGHTS],
-        params: &flash[PARAMS],
-        tekken: &flash[TEKKEN],
-    };
     let mut buffers = Buffers {
         entries: ENTRIES.write([Entry::default(); app::TENSORS]),
         slots: SLOTS.write([Slot::default(); app::TENSORS]),
@@ -49,6 +44,13 @@ fn main() -> ! {
         scratch: SCRATCH,
     };
     let Ok(mut out) = hio::hstdout() else { exit(false) };
+    let files = match Files::packed(flash) {
+        Ok(files) => files,
+        Err(failure) => {
+            let _ = writeln!(out, "{failure}");
+            exit(false)
+        }
+    };
     for (name, range) in CLIPS {
         let _ = write!(out, "{name}:");
         let begun = clock.ticks();

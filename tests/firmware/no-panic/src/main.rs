@@ -11,6 +11,7 @@
 use core::hint::black_box;
 
 use voxtral_core::audio::{LogMel, MEL_BINS, WINDOW};
+use voxtral_core::format::image::Image;
 use voxtral_core::format::json::{Event, Reader};
 use voxtral_core::format::params::Params;
 use voxtral_core::format::safetensors::{self, Entry, Header};
@@ -46,6 +47,7 @@ extern "C" fn entry(buffers: &mut Buffers) -> ! {
     loop {
         let bytes: &[u8] = black_box(&[]);
         black_box(weights(bytes, &mut buffers.entries));
+        black_box(image(bytes));
         black_box(json(bytes));
         black_box(vocabulary(bytes, &mut buffers.offsets));
         black_box(wav(bytes, &mut buffers.samples));
@@ -75,6 +77,15 @@ fn weights(bytes: &[u8], entries: &mut [Entry]) -> Option<f32> {
     ));
     black_box(bits);
     values.first().copied()
+}
+
+fn image(bytes: &[u8]) -> Option<usize> {
+    let image = Image::open(bytes).ok()?;
+    black_box((image.verify().is_ok(), image.starts().count()));
+    for part in image.parts() {
+        black_box(image.bytes(&part));
+    }
+    Some(image.weights().len().max(image.params().len()).max(image.tekken().len()))
 }
 
 fn json(bytes: &[u8]) -> Option<f64> {

@@ -1,0 +1,16 @@
+#!/bin/bash
+# Builds the libraries and puts them, the header and voxtral.pc below a prefix: core/ffi/install.sh [PREFIX]
+#
+# /usr/local if none is given. `pkg-config --cflags --libs voxtral` then says what a C compiler needs.
+set -euo pipefail
+prefix=${1:-/usr/local}
+cd "$(dirname "${BASH_SOURCE[0]}")"
+cargo build --release -p voxtral-ffi
+built=${CARGO_TARGET_DIR:-../../target}/release
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' ../../Cargo.toml)
+mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"
+install -m 644 include/voxtral.h "$prefix/include/"
+install -m 644 "$built/libvoxtral_ffi.a" "$prefix/lib/"
+install -m 755 "$built/libvoxtral_ffi.so" "$prefix/lib/"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" voxtral.pc.in > "$prefix/lib/pkgconfig/voxtral.pc"
+printf 'installed below %s\n' "$prefix"
