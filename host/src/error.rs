@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use voxtral_core::format::image::ImageError;
 use voxtral_core::format::{params, safetensors, tekken, wav};
+use voxtral_core::kernels::EncodeError;
 use voxtral_core::layout::LayoutError;
 use voxtral_core::model::BindError;
 use voxtral_core::session::SessionError;
@@ -170,6 +171,45 @@ pub enum Error {
         /// The name that was given for the output.
         path: PathBuf,
     },
+    /// Something is there already that is not to be written over.
+    Exists {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// Weights are in blocks already, and would lose more by being rounded again.
+    AlreadyQuantised {
+        /// The file.
+        path: PathBuf,
+        /// The first tensor of which it is so.
+        tensor: String,
+    },
+    /// The weights of a tensor are in blocks that cannot be read.
+    Blocks {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What the file says of its storage.
+        storage: String,
+    },
+    /// A weight cannot be stored in fewer bits.
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its row.
+        row: usize,
+        /// What is wrong with it.
+        source: EncodeError,
+    },
+    /// Two models that were to be compared have other sizes.
+    OtherSizes {
+        /// The one.
+        a: String,
+        /// The other.
+        b: String,
+    },
     /// The command line is wrong in another way.
     Usage(String),
     /// Interrupted, by Ctrl-C for instance.
@@ -266,6 +306,27 @@ impl fmt::Display for Error {
                 "{}: the file that is to be written is one that is read",
                 path.display()
             ),
+            Self::Exists { path } => write!(f, "{}: this is there already, and is not written over", path.display()),
+            Self::AlreadyQuantised { path, tensor } => write!(
+                f,
+                "{}: tensor {tensor} is quantised already; begin with the original model",
+                path.display()
+            ),
+            Self::Blocks { path, tensor, storage } => write!(
+                f,
+                "{}: tensor {tensor} is stored as {storage:?}, which this version does not know or its bytes are not",
+                path.display()
+            ),
+            Self::Encode {
+                path,
+                tensor,
+                row,
+                source,
+            } => write!(f, "{}: tensor {tensor}, row {row}: {source}", path.display()),
+            Self::OtherSizes { a, b } => write!(
+                f,
+                "{a} and {b}: the models have other sizes or vocabularies, so there is nothing to compare"
+            ),
             Self::Usage(what) => write!(f, "{what}; see voxtral --help"),
             Self::Interrupted => f.write_str("interrupted"),
         }
@@ -289,8 +350,13 @@ impl std::error::Error for Error {
             | Self::OneInput
             | Self::NoMeasurement { .. }
             | Self::OutputIsInput { .. }
+            | Self::Exists { .. }
+            | Self::AlreadyQuantised { .. }
+            | Self::OtherSizes { .. }
+            | Self::Blocks { .. }
             | Self::Usage(_)
             | Self::Interrupted => None,
+            Self::Encode { source, .. } => Some(source),
             Self::FromEnvironment { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
             Self::Params { source, .. } => Some(&**source),

@@ -5,16 +5,26 @@ use voxtral_core::kernels::{Class, Kernels};
 /// The variable that asks for other kernels than the best: `scalar`, or `scalar-fused` for the class of AVX2 and NEON.
 pub const VARIABLE: &str = "VOXTRAL_KERNELS";
 
-/// The best kernels of this machine, or what [`VARIABLE`] asks for. An unknown word asks for nothing.
+/// The best kernels of this machine, or what [`VARIABLE`] asks for. A [strange](strange_word) word asks for nothing.
 pub fn choose() -> Kernels {
     named(std::env::var(VARIABLE).as_deref().unwrap_or_default())
 }
 
+/// What [`VARIABLE`] asks for, if that is nothing known.
+pub fn strange_word() -> Option<String> {
+    let word = std::env::var_os(VARIABLE)?.to_string_lossy().into_owned();
+    (!word.is_empty() && asked(&word).is_none()).then_some(word)
+}
+
 fn named(word: &str) -> Kernels {
+    asked(word).unwrap_or_else(best)
+}
+
+fn asked(word: &str) -> Option<Kernels> {
     match word {
-        "scalar" => Kernels::scalar(Class::Separate),
-        "scalar-fused" => Kernels::scalar(Class::Fused),
-        _ => best(),
+        "scalar" => Some(Kernels::scalar(Class::Separate)),
+        "scalar-fused" => Some(Kernels::scalar(Class::Fused)),
+        _ => None,
     }
 }
 

@@ -260,3 +260,20 @@ fn an_early_end_of_text_is_told() {
         "{ran:?}"
     );
 }
+
+/// A word that names no kernels is told, and does nothing else.
+#[test]
+fn unknown_kernels_are_told() {
+    let (file, text) = clip(0);
+    let output = voxtral()
+        .args([arg(&file), "--silent"])
+        .env("VOXTRAL_KERNELS", "avx9")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), text);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("\"avx9\" names no kernels") && told.lines().count() == 1,
+        "{told}"
+    );
+}

@@ -1,5 +1,6 @@
 //! The text decoder: audio embeddings plus token embeddings to logits.
 
+use super::binding::DecoderTensor;
 use super::cache::Cache;
 use super::weights::WeightsError;
 use super::{Pass, Place, Role, rotary};
@@ -39,7 +40,7 @@ pub(crate) fn layers(
     decoder: &mut DecoderScratch<&mut [f32]>,
     scratch: &mut LayerScratch<&mut [f32]>,
 ) -> Result<(), WeightsError> {
-    let Pass { model, ops, .. } = pass;
+    let Pass { model, ops, probe } = pass;
     let p = &model.params().decoder;
     let heads = heads(p);
     let DecoderScratch { rotations, x, .. } = decoder;
@@ -64,8 +65,13 @@ pub(crate) fn layers(
     );
     for (layer, (mut cache, s)) in caches.zip(ada.chunks_exact(p.dim)).enumerate() {
         let w = model.decoder_layer(layer)?;
+        let role = |tensor| Role::Decoder {
+            layer: layer as u32,
+            tensor,
+        };
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
+        probe.input(role(DecoderTensor::Wq), w.wq.cols(), n);
         ops.linear(&w.wq, None, n, quantised, q);
         ops.linear(&w.wk, None, n, quantised, k);
         ops.linear(&w.wv, None, n, quantised, v);
@@ -73,13 +79,16 @@ pub(crate) fn layers(
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, place.first, k, v);
         ops.attention(heads, layout.decoder_window(), place.first, q, cache.ring(), a);
+        probe.input(role(DecoderTensor::Wo), w.wo.cols(), a);
         ops.linear_add(&w.wo, None, a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
         ops.modulate(s, n);
+        probe.input(role(DecoderTensor::W1), w.w1.cols(), n);
         ops.linear(&w.w1, None, n, quantised, gate);
         ops.linear(&w.w3, None, n, quantised, up);
         ops.silu_mul(gate, up);
+        probe.input(role(DecoderTensor::W2), w.w2.cols(), gate);
         ops.linear_add(&w.w2, None, gate, quantised, x);
     }
     Ok(())
@@ -95,12 +104,13 @@ pub(crate) fn head(
     quantised: &mut [f32],
     tokens: &mut [Option<usize>; MAX_BATCH],
 ) -> Result<(), WeightsError> {
-    let Pass { model, ops, .. } = pass;
+    let Pass { model, ops, probe } = pass;
     let p = &model.params().decoder;
     let DecoderScratch { x, last, logits, .. } = decoder;
     let (x, last) = (&x[x.len() - n * p.dim..], &mut last[..n * p.dim]);
     let embeddings = model.get(Role::TokenEmbeddings)?;
     ops.rms_norm(&model.get(Role::DecoderNorm)?, p.norm_eps, x, last);
+    probe.input(Role::TokenEmbeddings, p.dim, last);
     if logits.is_empty() {
         ops.linear_argmax(&embeddings, last, quantised, &mut tokens[..n]);
     } else {

@@ -1,5 +1,6 @@
 //! The causal audio encoder and the adapter behind it: the stem's frames to decoder inputs.
 
+use super::binding::EncoderTensor;
 use super::cache::Cache;
 use super::probe::Stage;
 use super::weights::WeightsError;
@@ -54,8 +55,13 @@ pub(crate) fn layers(
     );
     for (layer, mut cache) in caches.enumerate() {
         let w = model.encoder_layer(layer)?;
+        let role = |tensor| Role::Encoder {
+            layer: layer as u32,
+            tensor,
+        };
 
         ops.rms_norm(&w.attention_norm, p.norm_eps, x, n);
+        probe.input(role(EncoderTensor::Wq), w.wq.cols(), n);
         ops.linear(&w.wq, w.wq_bias.as_ref(), n, quantised, q);
         ops.linear(&w.wk, None, n, quantised, k);
         ops.linear(&w.wv, w.wv_bias.as_ref(), n, quantised, v);
@@ -63,12 +69,15 @@ pub(crate) fn layers(
         ops.rope(rotations, heads.n_kv_heads, heads.head_dim, k);
         cache.store(ops, place.first, k, v);
         ops.attention(heads, p.sliding_window, place.first, q, cache.ring(), a);
+        probe.input(role(EncoderTensor::Wo), w.wo.cols(), a);
         ops.linear_add(&w.wo, w.wo_bias.as_ref(), a, quantised, x);
 
         ops.rms_norm(&w.ffn_norm, p.norm_eps, x, n);
+        probe.input(role(EncoderTensor::W1), w.w1.cols(), n);
         ops.linear(&w.w1, None, n, quantised, gate);
         ops.linear(&w.w3, None, n, quantised, up);
         ops.silu_mul(gate, up);
+        probe.input(role(EncoderTensor::W2), w.w2.cols(), gate);
         ops.linear_add(&w.w2, w.w2_bias.as_ref(), gate, quantised, x);
         probe.stage(Stage::EncoderLayer(layer), place.first, x);
     }
@@ -89,9 +98,12 @@ pub(crate) fn adapt(
     ops.rms_norm(&model.get(Role::EncoderNorm)?, model.params().encoder.norm_eps, x, n);
     probe.stage(Stage::EncoderOut, first, n);
     // Frames lie one behind the other, so four of them are one row of the adapter's input as they are.
-    ops.linear(&model.get(Role::AdapterIn)?, None, n, quantised, hidden);
+    let (first_map, second_map) = (model.get(Role::AdapterIn)?, model.get(Role::AdapterOut)?);
+    probe.input(Role::AdapterIn, first_map.cols(), n);
+    ops.linear(&first_map, None, n, quantised, hidden);
     ops.gelu(hidden);
-    ops.linear(&model.get(Role::AdapterOut)?, None, hidden, quantised, y);
+    probe.input(Role::AdapterOut, second_map.cols(), hidden);
+    ops.linear(&second_map, None, hidden, quantised, y);
     probe.stage(Stage::Adapter, first / model.params().downsample_factor as u64, y);
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Looking into a pass: for goldens, for comparing models, for the logit hash.
 
+use super::binding::Role;
+
 /// A place in the pass where values can be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -39,6 +41,13 @@ pub trait Probe {
     fn guess(&mut self, position: u64, id: u32) -> u32 {
         let _ = position;
         id
+    }
+
+    /// The inputs of the linear map whose weights have this role, whole rows of `cols` values. Maps of one input are
+    /// told once: `Wq` stands for `Wk` and `Wv` as well, `W1` for `W3`. Stem and conditioning are left out. Inputs of
+    /// positions that were guessed wrong, and are computed again, are among them.
+    fn input(&mut self, role: Role, cols: usize, values: &[f32]) {
+        let _ = (role, cols, values);
     }
 }
 

@@ -75,6 +75,31 @@ impl Console {
         self.bar.set_message(path.display().to_string());
     }
 
+    /// Shows a bar over bytes from now on, until [`Console::end_bar`]; only where standard error is a terminal.
+    pub(super) fn begin_bytes(&mut self, what: &str, bytes: u64) {
+        let template = "{msg} {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        self.begin_with(template, what, bytes);
+    }
+
+    /// The same over things that are counted.
+    pub(super) fn begin_count(&mut self, what: &str, count: u64) {
+        self.begin_with("{msg} {wide_bar} {pos} of {len}, {eta} left", what, count);
+    }
+
+    fn begin_with(&mut self, template: &str, what: &str, len: u64) {
+        if self.silent || !io::stderr().is_terminal() {
+            return;
+        }
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr()).with_style(style);
+        self.bar.set_message(what.to_string());
+    }
+
+    /// Runs what writes to the terminal that the bar may be on.
+    pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+
     /// So many seconds of the audio have been heard; the model hears on into the silence behind its end.
     pub(super) fn progress(&self, seconds: u64) {
         self.bar.set_position(seconds.min(self.bar.length().unwrap_or(seconds)));

@@ -23,6 +23,7 @@ use crate::weights::WeightsFile;
 mod list;
 mod packed;
 mod stats;
+mod stored;
 mod summary;
 
 /// Show what is in a safetensors file or a packed model, and whether it is as it should be
@@ -40,7 +41,7 @@ pub(super) struct Inspect {
     /// Only tell whether the files are well-formed: the first fault, where it is and what to do
     #[arg(long, group = "what")]
     check: bool,
-    /// Read one tensor (BF16, F16 or F32): extremes, mean, rms, NaN, infinities, histogram
+    /// Read one tensor (BF16, F16, F32, or weights in blocks): extremes, mean, rms, NaN, infinities, histogram
     #[arg(long, value_name = "NAME", group = "what")]
     stats: Option<String>,
     /// List everything that is not as params.json beside the file has it
@@ -213,6 +214,12 @@ fn model(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -> Result<R
                 BindError::WrongDtype { found, .. } => ("dtype", None, Some(found.to_string())),
                 BindError::Unexpected { .. } | BindError::OutputHead => ("unexpected", None, None),
                 BindError::HuggingFaceLayout => ("layout", None, None),
+                BindError::InvalidBlocks { .. } | BindError::NoBlocksHere { .. } => ("storage", None, None),
+                BindError::UnknownBlocks { found, .. } => ("storage", None, Some(found.to_string())),
+                BindError::BlocksDtype { found, .. } => ("storage", None, Some(found.to_string())),
+                BindError::BlocksSize { expected, found, .. } => {
+                    ("storage", Some(expected.to_string()), Some(found.to_string()))
+                }
                 _ => ("other", None, None),
             };
             json!({"kind": kind, "name": subject(fault), "expected": expected, "found": found,
@@ -260,7 +267,12 @@ fn subject(fault: &BindError) -> Option<String> {
         BindError::Missing { role }
         | BindError::Unexpected { role }
         | BindError::WrongShape { role, .. }
-        | BindError::WrongDtype { role, .. } => Some(role.to_string()),
+        | BindError::WrongDtype { role, .. }
+        | BindError::InvalidBlocks { role }
+        | BindError::UnknownBlocks { role, .. }
+        | BindError::NoBlocksHere { role }
+        | BindError::BlocksDtype { role, .. }
+        | BindError::BlocksSize { role, .. } => Some(role.to_string()),
         BindError::OutputHead => Some("output.weight".into()),
         _ => None,
     }

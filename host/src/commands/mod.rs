@@ -4,6 +4,7 @@
 
 mod bench;
 mod captions;
+mod compare;
 mod completions;
 mod console;
 mod hear;
@@ -16,6 +17,7 @@ mod options;
 mod output;
 mod pack;
 mod prime;
+mod quantize;
 mod report;
 mod stdout;
 mod transcribe;
@@ -29,7 +31,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use self::stdout::Stdout;
 use crate::error::Error;
-use crate::{fault, interrupt};
+use crate::{fault, interrupt, kernels};
 
 /// Exit status when whoever reads the output went away, as shells have it for a program that SIGPIPE ends.
 const CLOSED_PIPE_STATUS: u8 = 141;
@@ -80,6 +82,8 @@ enum Command {
     Memory(memory::Memory),
     Inspect(inspect::Inspect),
     Prime(prime::Prime),
+    Quantize(quantize::Quantize),
+    Compare(compare::Compare),
     Pack(pack::Pack),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -99,12 +103,20 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(told(&error)),
     };
+    if let Some(word) = kernels::strange_word() {
+        console::tell(format_args!(
+            "{}={word:?} names no kernels (scalar, scalar-fused), so the best are used",
+            kernels::VARIABLE
+        ));
+    }
     let result = match &cli.command {
         None => transcribe::run(&cli.transcribe),
         Some(Command::Transcribe(args)) => transcribe::run(args),
         Some(Command::Memory(args)) => memory::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Prime(args)) => prime::run(args),
+        Some(Command::Quantize(args)) => quantize::run(args),
+        Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Pack(args)) => pack::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Completions(args)) => completions::run(args),

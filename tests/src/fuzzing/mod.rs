@@ -34,8 +34,8 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("tekken", tekken),
     ("wav", wav),
     ("session", session),
-    ("image", image),
     ("start", start),
+    ("image", image),
 ];
 
 /// A `.safetensors` file: the verdict and the content of the reference, and a binding that refuses or agrees.

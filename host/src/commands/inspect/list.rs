@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use voxtral_core::format::json::Str;
 use voxtral_core::format::safetensors::Tensor;
 
-use super::Inspect;
+use super::{Inspect, stored};
 use crate::weights::WeightsFile;
 
 /// A column is no wider than this for the sake of one long entry; nothing is cut.
@@ -15,6 +15,9 @@ const WIDEST: usize = 80;
 
 /// Headings of the table.
 const HEADINGS: [&str; 6] = ["name", "dtype", "shape", "elements", "bytes", "offset"];
+
+/// Heading of what is added where weights are in blocks.
+const BITS: &str = "bits/weight";
 
 /// A name from a file, safe to print anywhere: as it is if it is plain, else in quotes with what does not show, what
 /// steers a terminal and what turns the direction of writing escaped.
@@ -48,11 +51,14 @@ fn shows(c: char) -> bool {
     !c.is_control() && !invisible
 }
 
-/// A shape as in the header.
+/// A shape as in the header, or that of the matrix in blocks.
 struct Shape<'a>(Tensor<'a>);
 
 impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(blocks) = stored::blocks(&self.0) {
+            return write!(f, "[{}, {}]", blocks.rows, blocks.cols);
+        }
         f.write_char('[')?;
         for (i, dimension) in self.0.shape().enumerate() {
             write!(f, "{}{dimension}", if i == 0 { "" } else { ", " })?;
@@ -66,14 +72,18 @@ fn wanted<'a>(args: &'a Inspect, file: &'a WeightsFile) -> impl Iterator<Item = 
     file.header().iter_by_offset().filter(|tensor| args.wants(tensor))
 }
 
-/// Writes the cells of a tensor's row.
+/// Writes the cells of a tensor's row: of blocks, what is in them.
 fn cells(tensor: &Tensor<'_>, cells: &mut [String; 6]) {
     let range = tensor.range();
+    let blocks = stored::blocks(tensor);
+    let dtype = tensor.dtype();
     let values: [&dyn fmt::Display; 6] = [
         &Name(tensor.name()),
-        &tensor.dtype(),
+        blocks
+            .as_ref()
+            .map_or(&dtype as &dyn fmt::Display, |blocks| &blocks.label),
         &Shape(*tensor),
-        &tensor.elements(),
+        &stored::elements(tensor),
         &(range.end - range.start),
         &range.start,
     ];
@@ -88,28 +98,35 @@ fn cells(tensor: &Tensor<'_>, cells: &mut [String; 6]) {
 pub(super) fn table(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -> io::Result<()> {
     let mut row: [String; 6] = Default::default();
     let mut widths = HEADINGS.map(str::len);
+    let mut any_blocks = false;
     for tensor in files.iter().flat_map(|file| wanted(args, file)) {
+        any_blocks |= stored::blocks(&tensor).is_some();
         cells(&tensor, &mut row);
         for (width, cell) in widths.iter_mut().zip(&row) {
             *width = cell.chars().count().min(WIDEST).max(*width);
         }
     }
-    let print = |out: &mut dyn Write, row: [&str; 6]| {
+    let print = |out: &mut dyn Write, row: [&str; 6], bits: &str| {
         let [name, dtype, shape, elements, bytes, offset] = row;
         let [n, d, s, e, b, o] = widths;
-        writeln!(
+        write!(
             out,
             "{name:<n$}  {dtype:<d$}  {shape:<s$}  {elements:>e$}  {bytes:>b$}  {offset:>o$}"
-        )
+        )?;
+        if any_blocks {
+            write!(out, "  {bits:>width$}", width = BITS.len())?;
+        }
+        writeln!(out)
     };
-    print(out, HEADINGS)?;
+    print(out, HEADINGS, BITS)?;
     for file in files {
         if files.len() > 1 {
             writeln!(out, "{}:", file.path().display())?;
         }
         for tensor in wanted(args, file) {
             cells(&tensor, &mut row);
-            print(out, row.each_ref().map(String::as_str))?;
+            let bits = format!("{:.3}", stored::bits_per_weight(&tensor));
+            print(out, row.each_ref().map(String::as_str), &bits)?;
         }
     }
     Ok(())
@@ -135,7 +152,9 @@ pub(super) fn header_bytes(file: &WeightsFile) -> u64 {
     file.header().data_start() - 8
 }
 
-/// `{"files": [{…, "tensors": [{"name", "dtype", "shape", "elements", "bytes", "offset"}]}]}`, a line per tensor.
+/// `{"files": [{…, "tensors": [{"name", "dtype", "shape", "elements", "bytes", "offset"}]}]}`, a line per tensor. One in blocks
+/// is told as the tensor of bytes that it is to any reader, and beside it `"blocks": {"scheme", "shape",
+/// "bits_per_weight"}`.
 pub(super) fn json(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{{\"files\":[")?;
     for (i, file) in files.iter().enumerate() {
@@ -144,7 +163,7 @@ pub(super) fn json(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -
         write!(out, "{}{facts},\"tensors\":[", if i == 0 { "" } else { "," })?;
         for (i, tensor) in wanted(args, file).enumerate() {
             let range = tensor.range();
-            let value = json!({
+            let mut value = json!({
                 "name": tensor.name().to_string(),
                 "dtype": tensor.dtype().name(),
                 "shape": tensor.shape().collect::<Vec<_>>(),
@@ -152,6 +171,13 @@ pub(super) fn json(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) -
                 "bytes": range.end - range.start,
                 "offset": range.start,
             });
+            if let Some(blocks) = stored::blocks(&tensor) {
+                value["blocks"] = json!({
+                    "scheme": blocks.label.to_string(),
+                    "shape": [blocks.rows, blocks.cols],
+                    "bits_per_weight": stored::bits_per_weight(&tensor),
+                });
+            }
             write!(out, "{}\n{value}", if i == 0 { "" } else { "," })?;
         }
         write!(out, "]}}")?;

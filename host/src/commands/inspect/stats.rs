@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use serde_json::json;
+use voxtral_core::model::blocks_label;
 
-use super::Inspect;
 use super::list::Name;
+use super::{Inspect, stored};
 use crate::error::Error;
 use crate::weights::WeightsFile;
 
@@ -130,17 +131,26 @@ pub(super) fn run(args: &Inspect, files: &[WeightsFile], name: &str, out: &mut d
             name: name.into(),
         });
     };
-    let stats = Stats::of(tensor.values().map_err(|source| file.refusal(source))?);
-    let shape = tensor.shape().collect::<Vec<_>>();
+    let (stats, storage, shape) = match stored::matrix(file, &tensor)? {
+        Some(matrix) => {
+            let label = blocks_label(matrix.storage()).unwrap_or_default();
+            let shape = vec![matrix.rows() as u64, matrix.cols() as u64];
+            (Stats::of(stored::values(matrix)), label, shape)
+        }
+        None => {
+            let values = tensor.values().map_err(|source| file.refusal(source))?;
+            (Stats::of(values), tensor.dtype().name(), tensor.shape().collect())
+        }
+    };
     let print = |out: &mut dyn Write| {
         if !args.json {
-            writeln!(out, "{}  {}  {shape:?}", Name(tensor.name()), tensor.dtype())?;
+            writeln!(out, "{}  {storage}  {shape:?}", Name(tensor.name()))?;
             return stats.print(out);
         }
         // What is not finite has no number in JSON and becomes null.
         let value = json!({
             "name": name,
-            "dtype": tensor.dtype().name(),
+            "dtype": storage,
             "shape": shape,
             "elements": stats.elements,
             "min": f64::from(stats.min),

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use voxtral_core::format::json::Str;
-use voxtral_core::format::safetensors::Tensor;
+use voxtral_core::format::safetensors::{Blocks, Tensor};
 
-use super::Inspect;
 use super::list::{Name, file_json, header_bytes};
+use super::{Inspect, stored};
 use crate::weights::WeightsFile;
 
 /// Most groups that are told apart, so that memory stays small whatever the names are.
@@ -30,7 +30,7 @@ impl Totals {
         let range = tensor.range();
         self.tensors += 1;
         // Elements of 4 bits are more than bytes of a file, so only the sum of these may be too much.
-        self.elements = self.elements.saturating_add(tensor.elements());
+        self.elements = self.elements.saturating_add(stored::elements(tensor));
         self.bytes += range.end - range.start;
     }
 }
@@ -59,12 +59,23 @@ pub(super) fn run(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) ->
     let mut all = Totals::default();
     let mut groups: BTreeMap<Str<'_>, Totals> = BTreeMap::new();
     let mut others = Totals::default();
-    let mut dtypes: BTreeMap<&str, Totals> = BTreeMap::new();
+    let mut dtypes: BTreeMap<String, Totals> = BTreeMap::new();
     for file in files {
         for tensor in file.header().iter().filter(|tensor| args.wants(tensor)) {
             let group = group(&tensor.name());
             all.add(&tensor);
-            dtypes.entry(tensor.dtype().name()).or_default().add(&tensor);
+            let dtype = match stored::blocks(&tensor) {
+                Some(blocks) => blocks.label.to_string(),
+                None => tensor.dtype().name().into(),
+            };
+            // Labels are the file's, and may be any number.
+            let told_apart = dtypes.len() < MOST_GROUPS || dtypes.contains_key(&dtype);
+            let dtype = if told_apart {
+                dtype
+            } else {
+                tensor.dtype().name().into()
+            };
+            dtypes.entry(dtype).or_default().add(&tensor);
             if groups.len() < MOST_GROUPS || groups.contains_key(&group) {
                 groups.entry(group).or_default().add(&tensor);
             } else {
@@ -98,7 +109,8 @@ pub(super) fn run(args: &Inspect, files: &[WeightsFile], out: &mut dyn Write) ->
         writeln!(out, "  file      {:>13} bytes ({})", file.len(), binary(file.len()))?;
         writeln!(out, "  header    {:>13} bytes", header_bytes(file))?;
         writeln!(out, "  tensors   {:>13}", header.len())?;
-        for (key, value) in header.metadata() {
+        let told_with_tensors = |key: &Str<'_>| Blocks::KEY.chars().eq(key.chars().take(Blocks::KEY.len()));
+        for (key, value) in header.metadata().filter(|(key, _)| !told_with_tensors(key)) {
             let mut shown = value.chars();
             let line: String = shown.by_ref().take(SHOWN_CHARS).collect();
             let line = line.escape_debug();

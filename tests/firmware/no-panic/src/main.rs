@@ -85,7 +85,13 @@ fn image(bytes: &[u8]) -> Option<usize> {
     for part in image.parts() {
         black_box(image.bytes(&part));
     }
-    Some(image.weights().len().max(image.params().len()).max(image.tekken().len()))
+    Some(
+        image
+            .weights()
+            .len()
+            .max(image.params().len())
+            .max(image.tekken().len()),
+    )
 }
 
 fn json(bytes: &[u8]) -> Option<f64> {
