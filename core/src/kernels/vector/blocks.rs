@@ -2,8 +2,8 @@
 //!
 //! Lane `l` of a vector is block `l` of a group, for weights and activations alike (see [`super::super::blocks`]), so
 //! integer sums grow lane by lane and are exact in any order; once per group they meet the product of their scales.
-//! One column is bound by memory: rows far apart are taken together, so that several long streams of weights are
-//! read. Of more columns a few share what is decoded of two rows, while some groups of a panel of rows stay in the
+//! One column, or a few, are bound by memory: rows far apart are taken together, so that several long streams of weights
+//! are read. Of more columns a few share what is decoded of two rows, while some groups of a panel of rows stay in the
 //! nearest cache; the lanes wait in memory between groups, so the order of sums is as if there were none.
 
 use core::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use core::ops::Range;
 
 use super::super::activations::{Activations, FRONT_BYTES, PART, group_start};
 use super::super::blocks::{GROUP, Levels, SCALES, STEP};
-use super::super::linear::Linear;
+use super::super::linear::{FEW, Linear};
 use super::super::matrix::with_levels;
 use super::super::split::Band;
 use super::Vector;
@@ -19,7 +19,7 @@ use super::tile::{Strided, reduced};
 
 /// Rows that are taken together, a multiple of 8 and a part of every piece of work.
 const PANEL: usize = 16;
-/// Streams of weights that one column reads at once.
+/// Streams of weights that a few columns read at once.
 const STREAMS: usize = 8;
 /// Bytes from where a stream is read to where it is asked for.
 const AHEAD: usize = 320;
@@ -97,13 +97,20 @@ unsafe fn linear_of<V: Integers, L: Products<V>>(job: &Linear, band: &mut Band) 
     let (n, width) = (band.height(), band.width());
     // SAFETY: by the caller.
     unsafe {
+        let apart = width / STREAMS;
         if n == 1 {
-            let apart = width / STREAMS;
             for r in 0..apart {
                 map.one_column::<V, L, STREAMS>(band, r, apart);
             }
             for r in apart * STREAMS..width {
                 map.one_column::<V, L, 1>(band, r, 1);
+            }
+        } else if n <= FEW {
+            for r in 0..apart {
+                map.few_columns::<V, L, STREAMS>(band, r, apart);
+            }
+            for r in apart * STREAMS..width {
+                map.few_columns::<V, L, 1>(band, r, 1);
             }
         } else {
             let mut waiting = Waiting::<V>::uninit();
@@ -188,6 +195,80 @@ impl Map<'_> {
                 self.job.finish(bias, dot, &mut y[row + r * step]);
             }
         }
+    }
+
+    /// The outputs of all columns (at most [`FEW`]) for `R` rows (at most 8) from `row` of the band, `step` apart.
+    #[inline(always)]
+    unsafe fn few_columns<V: Integers, L: Products<V>, const R: usize>(
+        &self,
+        band: &mut Band,
+        row: usize,
+        step: usize,
+    ) {
+        let first = band.start() + row;
+        let count = band.height();
+        let w = self.weights::<R>(first, step);
+        let len = SCALES + GROUP * L::BITS / 8;
+        // SAFETY: `R` rows of weights and `count` of the input have all groups; the caller vouches for the set.
+        unsafe {
+            let mut lanes = [[V::zero(); 8]; FEW];
+            for g in 0..self.groups {
+                for r in 0..R {
+                    let w = Strided {
+                        start: w.start.add(r * w.stride),
+                        stride: 0,
+                    };
+                    let ahead = w.start.wrapping_add(g * len + AHEAD);
+                    for line in 0..len.div_ceil(64) {
+                        V::prefetch(ahead.wrapping_add(64 * line));
+                    }
+                    let mut c = 0;
+                    while c < count {
+                        c += match count - c {
+                            1 => self.row_group::<V, L, 1>(w, c, g, r, &mut lanes),
+                            2 => self.row_group::<V, L, 2>(w, c, g, r, &mut lanes),
+                            3 => self.row_group::<V, L, 3>(w, c, g, r, &mut lanes),
+                            _ => self.row_group::<V, L, 4>(w, c, g, r, &mut lanes),
+                        };
+                    }
+                }
+            }
+            for (c, lanes) in lanes.into_iter().enumerate().take(count) {
+                let dots = reduced(lanes);
+                let y = band.row(c);
+                for (r, dot) in dots.into_iter().enumerate().take(R) {
+                    let bias = self.job.bias(first + r * step);
+                    self.job.finish(bias, dot, &mut y[row + r * step]);
+                }
+            }
+        }
+    }
+
+    /// Adds group `g` of one row, the `r`-th of those whose lanes these are, for `C` columns from `c`; `C`.
+    ///
+    /// # Safety
+    /// The row, the columns and the group exist; the machine has the set.
+    #[inline(always)]
+    unsafe fn row_group<V: Integers, L: Products<V>, const C: usize>(
+        &self,
+        w: Strided<u8>,
+        c: usize,
+        g: usize,
+        r: usize,
+        lanes: &mut [[V; 8]; FEW],
+    ) -> usize {
+        // SAFETY: by the caller.
+        unsafe {
+            let mut one = [[V::zero()]; C];
+            for i in 0..C {
+                one[i][0] = lanes[c + i][r];
+            }
+            self.group::<V, L, 1, C>(w, self.inputs::<C>(c), g, &mut one);
+            for i in 0..C {
+                lanes[c + i][r] = one[i][0];
+            }
+        }
+        C
     }
 
     /// The outputs of `count` columns (at most [`COLUMNS`]) from `c` for `rows` rows (at most [`PANEL`]) from `row` of
