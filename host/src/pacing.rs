@@ -11,8 +11,8 @@ const WEIGHT_OF_LONGER: f64 = 1.0 / 32.0;
 const WEIGHT_OF_SHORTER: f64 = 1.0 / 2.0;
 /// Every so many passes the widest is tried, so that what was found out long ago is not believed for ever.
 const TRIAL: u64 = 64;
-/// What a position adds to the cost of a pass, and how often a guess is right, before anything was measured.
-const EXPECTED_COST: f64 = 0.1;
+/// What a position adds to the cost of a pass of one, and how often a guess is right, before more was measured.
+const EXPECTED_COST: f64 = 0.2;
 const EXPECTED_RIGHT: f64 = 0.8;
 
 /// The width of the next pass. It decides about time only: results are equal for all.
@@ -58,6 +58,10 @@ impl Pace {
 
     /// The width that brings most positions for its time.
     pub(crate) fn width(&self) -> usize {
+        // A single position first: what it costs is what others are held against.
+        if self.cost[0].is_none() {
+            return 1;
+        }
         if self.passes % TRIAL == TRIAL - 1 {
             return MAX_BATCH;
         }
@@ -70,15 +74,22 @@ impl Pace {
         best.map_or(1, |(i, _)| i + 1)
     }
 
-    /// The cost of a pass by its width less one, in seconds or, before any was measured, in passes of one position. What
-    /// was not measured lies on the line through the nearest narrower one that was.
+    /// The cost of a pass by its width less one, in seconds. What was not measured lies on the line through the two
+    /// nearest that were, one on each side if there is one.
     fn expected_cost(&self, i: usize) -> f64 {
-        let known = (0..=i).rev().find_map(|j| Some((j, self.cost[j]?)));
-        let (j, cost) = known
-            .or_else(|| (i..MAX_BATCH).find_map(|j| Some((j, self.cost[j]?))))
-            .unwrap_or((0, 1.0));
-        let line = |i: usize| 1.0 + EXPECTED_COST * i as f64;
-        cost * line(i) / line(j)
+        if let Some(cost) = self.cost[i] {
+            return cost;
+        }
+        let measured = |j: usize| Some((j as f64, self.cost[j]?));
+        let mut narrower = (0..i).rev().filter_map(measured);
+        let mut wider = (i + 1..MAX_BATCH).filter_map(measured);
+        let (near, far) = (narrower.next(), wider.next().or_else(|| narrower.next()));
+        let Some((x, cost)) = near else { return f64::INFINITY };
+        let slope = match far {
+            Some((far, other)) => ((other - cost) / (far - x)).max(0.0),
+            None => EXPECTED_COST * cost,
+        };
+        cost + slope * (i as f64 - x)
     }
 }
 
