@@ -212,6 +212,10 @@ impl<'a> Bench<'a> {
                 }
             }),
             Call::CutModel => {
+                // What has been decided already needs no weights.
+                while self.now.failed.is_none() && self.now.session.tokens_waiting() > 0 {
+                    self.step();
+                }
                 let mut memory = Memory::carve(&self.layout, &mut self.now.state, &mut self.scratch).unwrap();
                 let step = self.now.session.step(&self.models.cut.model(), &mut memory, &Serial);
                 match step {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use voxtral_ffi::*;
 
@@ -418,24 +419,25 @@ fn one_stream_in_two_threads_is_told() {
         let ended = &ended;
         scope.spawn(move || {
             let Sent(stream) = { sent };
-            // Zeros of any length take work, so that the other thread surely comes in between.
+            // Zeros take work, so that the other thread comes in between sooner or later.
             let mut taken = 0;
-            for _ in 0..200 {
+            while !ended.load(Ordering::Acquire) {
                 // SAFETY: a stream that is open; the other thread's calls are refused or wait.
                 unsafe {
                     vx_stream_feed(stream, [0.0; 1280].as_ptr(), 1280, &mut taken);
                     while vx_stream_get(stream, null_mut(), null_mut(), 0) == Status::Ok {}
                 }
             }
-            ended.store(true, Ordering::Release);
         });
-        while !ended.load(Ordering::Acquire) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        while busy == 0 && Instant::now() < patience {
             // SAFETY: as before.
             match unsafe { vx_stream_prime(streaming.stream) } {
                 Status::Busy => busy += 1,
                 status => assert_eq!(status, Status::Ok),
             }
         }
+        ended.store(true, Ordering::Release);
     });
     assert!(busy > 0, "two threads were never told");
     // SAFETY: nobody else is using it any more.
