@@ -79,6 +79,7 @@ fn weights(bytes: &[u8], entries: &mut [Entry]) -> Option<f32> {
     values.first().copied()
 }
 
+#[inline(never)]
 fn image(bytes: &[u8]) -> Option<usize> {
     let image = Image::open(bytes).ok()?;
     black_box((image.verify().is_ok(), image.starts().count()));
