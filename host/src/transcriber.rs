@@ -306,8 +306,8 @@ impl<'m> Transcriber<'m> {
     }
 }
 
-/// For steps that bring no token.
-struct Nobody;
+/// Hears of tokens and does nothing: where only the work counts.
+pub(crate) struct Nobody;
 
 impl Listener for Nobody {
     fn token(&mut self, _token: &Decided<'_>) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use crate::interrupt;
 use crate::model::Model;
 use crate::pool::Pool;
 use crate::timings::Spent;
-use crate::transcriber::{Decided, Listener, Transcriber};
+use crate::transcriber::{Nobody, Transcriber};
 
 /// Tokens of clips 00 to 03 of `tests/nano/clips` by the small model at 480 ms, from `expected.json` there.
 const RECORDED: [u32; 160] = [
@@ -69,15 +69,6 @@ impl Probe for Replay {
         let first = *self.first.get_or_insert(position);
         let token = RECORDED[((position - first) % RECORDED.len() as u64) as usize];
         if token == RECORDED_PADDING { self.padding } else { token }
-    }
-}
-
-/// Hears of no token.
-struct Nobody;
-
-impl Listener for Nobody {
-    fn token(&mut self, _token: &Decided<'_>) -> Result<(), Error> {
-        Ok(())
     }
 }
 
