@@ -512,37 +512,33 @@ unsafe fn get(stream: *mut Stream, token: *mut Token, text: *mut c_char, text_si
     })())
 }
 
+/// Does what cannot fail with a stream, if it could be held.
+fn tell(held: Result<Held<'_>, Status>, what: impl FnOnce(&mut Inner)) -> Status {
+    status(held.map(|mut held| {
+        what(held.inner());
+        Status::Ok
+    }))
+}
+
 /// Brings out the words that wait for the delay, as at a pause, and lets the stream go on: vx_stream_get gives them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vx_stream_flush(stream: *mut Stream) -> Status {
     // SAFETY: see the crate's documentation.
-    let held = unsafe { Stream::hold(stream) };
-    status(held.map(|mut held| {
-        held.inner().session.flush();
-        Status::Ok
-    }))
+    tell(unsafe { Stream::hold(stream) }, |inner| inner.session.flush())
 }
 
 /// Says that no more samples come: vx_stream_get gives what is left, then VX_STATUS_DONE. Again does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vx_stream_finish(stream: *mut Stream) -> Status {
     // SAFETY: see the crate's documentation.
-    let held = unsafe { Stream::hold(stream) };
-    status(held.map(|mut held| {
-        held.inner().session.finish();
-        Status::Ok
-    }))
+    tell(unsafe { Stream::hold(stream) }, |inner| inner.session.finish())
 }
 
 /// Back to the start, for the next audio, at any time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vx_stream_reset(stream: *mut Stream) -> Status {
     // SAFETY: see the crate's documentation.
-    let held = unsafe { Stream::hold(stream) };
-    status(held.map(|mut held| {
-        held.inner().reset();
-        Status::Ok
-    }))
+    tell(unsafe { Stream::hold(stream) }, |inner| inner.reset())
 }
 
 /// Before any audio: lets the following calls of vx_stream_get do the work that every stream begins with, so that the
@@ -550,9 +546,5 @@ pub unsafe extern "C" fn vx_stream_reset(stream: *mut Stream) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vx_stream_prime(stream: *mut Stream) -> Status {
     // SAFETY: see the crate's documentation.
-    let held = unsafe { Stream::hold(stream) };
-    status(held.map(|mut held| {
-        held.inner().session.prime();
-        Status::Ok
-    }))
+    tell(unsafe { Stream::hold(stream) }, |inner| inner.session.prime())
 }
