@@ -1,13 +1,21 @@
 #!/bin/bash
-# Builds the firmware of tests/firmware, boots it on emulated boards with the small model in flash, and compares the
-# text with the expected one, and the hash of all logits with that of the same application on this machine.
+# Builds the firmware of tests/firmware, boots it on emulated boards with the small model in flash, and compares text,
+# token ids and logits with those of every machine (ci/same.py); and those of the same application on this one.
 #
-#     ci/firmware.sh [BOARD...]     mps3-an547 (Cortex-M55), mps2-an500 (Cortex-M7), virt (64-bit Arm); all if none
+#     ci/firmware.sh [--recipe RECIPE] [BOARD...]
+#
+# Boards are mps3-an547 (Cortex-M55), mps2-an500 (Cortex-M7) and virt (64-bit Arm); all if none is named. With a recipe of
+# `voxtral quantize` the model in flash is the small one by that, and has to give on a board what it gives here.
 #
 # Prints a table of flash and RAM. Nothing in it is a time: the emulator counts instructions, not cycles.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+recipe=
+if [ "${1:-}" = --recipe ]; then
+    recipe=${2:?a recipe of voxtral quantize}
+    shift 2
+fi
 boards=("$@")
 [ $# -gt 0 ] || boards=(mps3-an547 mps2-an500 virt)
 for board in "${boards[@]}"; do
@@ -42,7 +50,7 @@ fi
 if ! command -v nm > /dev/null || ! command -v readelf > /dev/null; then
     install_or_cannot binutils -- "looking into the images needs nm and readelf"
 fi
-command -v python3 > /dev/null || install_or_cannot python3 -- "reading the expected text needs python3"
+command -v python3 > /dev/null || install_or_cannot python3 -- "comparing with other machines needs python3"
 
 # build DIRECTORY TRIPLE: the image and what goes into its flash, $out/TRIPLE.flash.
 build() {
@@ -103,8 +111,7 @@ boot() {
         -device "loader,file=$out/$triple.flash,addr=$address,force-raw=on" < /dev/null > "$log" || status=$?
     cat "$log"
     [ "$status" = 0 ] || die "$board: status $status"
-    grep '\[logits' "$log" | sed 's/ \[logits.*//' | diff "$out/expected" - || die "$board: the text is not the expected one"
-    grep '\[logits' "$log" | diff "$out/$class" - || die "$board: the logits are not those of the same class here"
+    same "$class" "$log"
     table+=("$(printf '%-12s %9d %9d %9d %9d %9d %9d' "$board" \
         $(($(section "$image" .vector_table) + $(section "$image" .text) + $(section "$image" .rodata) \
             + $(section "$image" .data))) \
@@ -112,28 +119,46 @@ boot() {
         $(($(section "$image" .data) + $(section "$image" .bss))) "$(largest stack "$log")")")
 }
 
+# same CLASS LOG: compares what was heard.
+same() {
+    if [ -z "$recipe" ]; then
+        python3 "$root/ci/same.py" "$1" < "$2"
+    else
+        grep '\[logits' "$2" | diff "$out/expected.$1" - || die "$2: not what the same model gives here (left)"
+    fi
+}
+
+# here CLASS IMAGE: the same application on this machine.
+here() {
+    cd "$root/tests/nano/clips"
+    "$out/release/examples/linux" "$1" "$2" "${clips[@]}"
+}
+
 mkdir -p "$out"
-clips=$(sed -n 's/^const CLIPS:.*= \[\(.*\)\];$/\1/p' "$root/tests/firmware/flash.rs" | tr -d '",')
-python3 - "$root/tests/nano/clips/expected.json" $clips > "$out/expected" << 'PYTHON'
-import json
-import sys
-
-texts = {clip["file"]: clip["delay"]["6"]["text"] for clip in json.load(open(sys.argv[1]))["clips"]}
-for name in sys.argv[2:]:
-    print(f"{name}: {texts[name]}")
-PYTHON
-[ -s "$out/expected" ] || die "no clips"
-
+clips=($(python3 "$root/ci/same.py" --clips))
 (
     cd "$root/tests/firmware/app"
     CARGO_TARGET_DIR=$out cargo build --release --locked --example linux
 )
+model=$root/host/nano
+packed=$out/${recipe:-plain}.image
 (
-    cd "$root/tests/nano/clips"
-    for class in separate fused; do
-        "$out/release/examples/linux" "$class" "$root/host/nano" $clips > "$out/$class"
-    done
+    cd "$root"
+    cargo build --release -p voxtral
 )
+if [ -n "$recipe" ]; then
+    model=$out/$recipe
+    rm -rf "$model"
+    "$target/release/voxtral" quantize "$root/host/nano" "$model" --recipe "$recipe" > "$out/$recipe.log"
+fi
+# The build scripts of the images put its files into the flash.
+export FLASH_MODEL=$model
+"$target/release/voxtral" pack "$model" "$packed"
+for class in separate fused; do
+    (here "$class" "$packed") > "$out/here"
+    grep '\[logits' "$out/here" | tee "$out/expected.$class"
+    [ -n "$recipe" ] || python3 "$root/ci/same.py" "$class" < "$out/here"
+done
 
 for board in "${boards[@]}"; do
     boot "$board"

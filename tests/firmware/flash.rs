@@ -13,13 +13,15 @@ const MODEL: [(PartKind, &str); 3] = [
     (PartKind::Tekken, "tekken.json"),
     (PartKind::Weights, "consolidated.safetensors"),
 ];
-const CLIPS: [&str; 3] = ["02-espeak.wav", "05-flite-noisy.wav", "01-espeak-noisy.wav"];
+/// Those of `tests/nano/clips/logits.json`.
+const CLIPS: [&str; 3] = ["01-espeak-noisy.wav", "02-espeak.wav", "05-flite-noisy.wav"];
 
 /// Recordings begin at multiples of this.
 const ALIGNMENT: usize = 16;
 
-/// Writes `flash.rs` into the directory, and the contents of the flash into the file that `FLASH_IMAGE` names. The
-/// source defines FLASH, the `address`, where the packed model is; FLASH_LEN, at most `room`; and the ranges of CLIPS.
+/// Writes `flash.rs` into the directory, and the contents of the flash into the file that `FLASH_IMAGE` names. The model
+/// is the one in the directory that `FLASH_MODEL` names, or the small one. The source defines FLASH, the `address`,
+/// where the packed model is; FLASH_LEN, at most `room`; and the ranges of CLIPS.
 pub fn fill(address: usize, room: usize, out: &Path) {
     println!("cargo:rerun-if-changed=../flash.rs");
     let mut image = packed();
@@ -54,9 +56,11 @@ fn read(path: &str) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The small model in one image.
+/// The model in one image.
 fn packed() -> Vec<u8> {
-    let files = MODEL.map(|(_, name)| read(&format!("../../../host/nano/{name}")));
+    println!("cargo:rerun-if-env-changed=FLASH_MODEL");
+    let directory = env::var("FLASH_MODEL").unwrap_or_else(|_| "../../../host/nano".into());
+    let files = MODEL.map(|(_, name)| read(&format!("{directory}/{name}")));
     let mut parts = [0, 1, 2].map(|index| Part {
         kind: MODEL[index].0,
         offset: 0,

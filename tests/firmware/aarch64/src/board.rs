@@ -3,6 +3,10 @@
 use core::arch::asm;
 use core::fmt;
 
+use app::{Board, Stack};
+
+use crate::stack;
+
 /// Data register of the PL011.
 const UART: *mut u32 = 0x0900_0000 as *mut u32;
 
@@ -19,12 +23,20 @@ impl fmt::Write for Uart {
     }
 }
 
-/// Nanoseconds of the generic timer.
-pub fn nanoseconds() -> u64 {
-    let (ticks, hertz): (u64, u64);
-    // SAFETY: reads two registers that every AArch64 has.
-    unsafe { asm!("mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) hertz) }
-    ticks * 1000 / (hertz / 1_000_000).max(1)
+impl Board for Uart {
+    const NAME: &'static str = "virt, 64-bit Arm";
+
+    /// Nanoseconds of the generic timer: the emulator is told that every instruction takes one (`-icount shift=0`).
+    fn instructions(&self) -> Option<u64> {
+        let (ticks, hertz): (u64, u64);
+        // SAFETY: reads two registers that every AArch64 has.
+        unsafe { asm!("mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) hertz) }
+        Some(ticks * 1000 / (hertz / 1_000_000).max(1))
+    }
+
+    fn stack(&self) -> Option<Stack> {
+        Some(stack::seen())
+    }
 }
 
 /// Ends the emulator, by semihosting.

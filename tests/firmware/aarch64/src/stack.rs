@@ -2,6 +2,8 @@
 
 use core::ptr;
 
+use app::Stack;
+
 const PAINT: u64 = 0xCCCC_CCCC_CCCC_CCCC;
 
 unsafe extern "C" {
@@ -11,17 +13,16 @@ unsafe extern "C" {
     static stack_end: u64;
 }
 
-/// Bytes of the stack at its deepest.
-pub fn used() -> usize {
-    let (start, mut word) = (&raw const stack_start, &raw const stack_end);
+/// What has been seen of it; its size is all RAM that no static takes.
+pub fn seen() -> Stack {
+    let (start, end) = (&raw const stack_start, &raw const stack_end);
+    let mut word = end;
     // SAFETY: all words between the two are RAM that belongs to the stack.
     while word < start && unsafe { ptr::read_volatile(word) } == PAINT {
         word = word.wrapping_add(1);
     }
-    start as usize - word as usize
-}
-
-/// Bytes that there are for it: all RAM that no static takes.
-pub fn size() -> usize {
-    &raw const stack_start as usize - &raw const stack_end as usize
+    Stack {
+        used: start as usize - word as usize,
+        size: start as usize - end as usize,
+    }
 }

@@ -1,50 +1,52 @@
-//! The same application on a machine with files: `cargo run --release --example linux -- CLASS MODEL_DIR CLIP.wav…`
+//! The same application on a machine with files: `cargo run --release --example linux -- KERNELS IMAGE CLIP.wav…`
 //!
-//! The class is how multiply-accumulate rounds: `separate`, as on the microcontrollers, or `fused`, as on 64-bit Arm.
-//! So it prints what the images print.
+//! The image is a packed model, as `voxtral pack` makes it. The kernels are `baseline`, as the images of the boards have
+//! them, or scalar ones by how multiply-accumulate rounds: `separate`, as on the microcontrollers, or `fused`, as on
+//! 64-bit Arm. So it prints what the images print.
 
-use app::{Buffers, Files};
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::process::ExitCode;
+
+use app::{Board, Ram, Stack};
 use voxtral_core::kernels::{Class, Kernels};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+struct Linux;
+
+impl fmt::Write for Linux {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        print!("{text}");
+        Ok(())
+    }
+}
+
+impl Board for Linux {
+    const NAME: &'static str = "Linux";
+
+    fn instructions(&self) -> Option<u64> {
+        None
+    }
+
+    fn stack(&self) -> Option<Stack> {
+        None
+    }
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "usage: linux separate|fused MODEL_DIR CLIP.wav…";
-    let class = match arguments.next().as_deref() {
-        Some("separate") => Class::Separate,
-        Some("fused") => Class::Fused,
+    let usage = "usage: linux baseline|separate|fused IMAGE CLIP.wav…";
+    let kernels = match arguments.next().as_deref() {
+        Some("baseline") => Kernels::baseline(),
+        Some("separate") => Kernels::scalar(Class::Separate),
+        Some("fused") => Kernels::scalar(Class::Fused),
         _ => return Err(usage.into()),
     };
-    let directory = arguments.next().ok_or(usage)?;
-    let read = |name: &str| std::fs::read(format!("{directory}/{name}"));
-    let (weights, params, tekken) = (
-        read("consolidated.safetensors")?,
-        read("params.json")?,
-        read("tekken.json")?,
-    );
-    let files = Files {
-        weights: &weights,
-        params: &params,
-        tekken: &tekken,
-    };
-    let mut buffers = Buffers {
-        entries: &mut [Default::default(); app::TENSORS],
-        slots: &mut [Default::default(); app::TENSORS],
-        offsets: &mut [0; app::OFFSETS],
-        state: &mut vec![0.0; app::STATE],
-        scratch: &mut vec![0.0; app::SCRATCH],
-    };
-    for clip in arguments {
-        let mut text = String::new();
-        let report = app::transcribe(
-            files,
-            &std::fs::read(&clip)?,
-            Kernels::scalar(class),
-            &mut buffers,
-            &mut text,
-        )?;
-        let name = clip.rsplit('/').next().unwrap_or_default();
-        println!("{name}:{text} [logits {:016x}]", report.logits);
-        eprintln!("{report:?}");
-    }
-    Ok(())
+    let flash = fs::read(arguments.next().ok_or(usage)?)?;
+    let paths: Vec<String> = arguments.collect();
+    let files = paths.iter().map(fs::read).collect::<Result<Vec<_>, _>>()?;
+    let names = paths.iter().map(|path| path.rsplit('/').next().unwrap_or_default());
+    let clips: Vec<_> = names.zip(files.iter().map(Vec::as_slice)).collect();
+    let heard = app::run(&mut Linux, &flash, &clips, kernels, &mut Box::new(Ram::new()));
+    Ok(ExitCode::from(u8::from(!heard)))
 }

@@ -3,7 +3,9 @@
 //! a place to write to.
 #![no_std]
 
+mod board;
 mod failure;
+mod memory;
 
 use core::fmt::Write;
 
@@ -12,21 +14,12 @@ use voxtral_core::format::{
 };
 use voxtral_core::kernels::{Kernels, Serial};
 use voxtral_core::layout::{Layout, Memory, Options};
-use voxtral_core::model::{Binding, LogitHash, Model, Slot};
+use voxtral_core::model::{Binding, LogitHash, Model};
 use voxtral_core::session::{Session, Step};
 
+pub use board::{Board, Stack, run};
 pub use failure::Failure;
-
-/// Tensors of the small model: entries of its index, and slots of its binding.
-pub const TENSORS: usize = 96;
-/// Length of the small model's index of token bytes, in values of u32.
-pub const OFFSETS: usize = 300;
-/// Length of the state of the small model with chunks of [`CHUNK`] positions, in values of f32.
-pub const STATE: usize = 144_720;
-/// Length of its scratch, in values of f32.
-pub const SCRATCH: usize = 6_880;
-/// Positions of 80 ms in one pass. One needs the least memory; the text is the same with any number.
-pub const CHUNK: usize = 1;
+pub use memory::{Buffers, CHUNK, OFFSETS, Ram, SCRATCH, STATE, TENSORS};
 
 /// The three files of a model, read where they lie.
 #[derive(Clone, Copy)]
@@ -54,20 +47,6 @@ impl<'a> Files<'a> {
     }
 }
 
-/// All memory that changes, beside the stack. One that is too small is an error that says how large it has to be.
-pub struct Buffers<'a> {
-    /// Index of the tensors.
-    pub entries: &'a mut [safetensors::Entry],
-    /// Which tensor has which role.
-    pub slots: &'a mut [Slot],
-    /// Where the bytes of each token are.
-    pub offsets: &'a mut [u32],
-    /// What a session keeps between calls.
-    pub state: &'a mut [f32],
-    /// What one pass needs; of no interest after it.
-    pub scratch: &'a mut [f32],
-}
-
 /// What a transcription took.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
@@ -77,8 +56,12 @@ pub struct Report {
     pub scratch: usize,
     /// Samples of the recording.
     pub samples: u64,
+    /// How many tokens were decided, those without text included.
+    pub tokens: u64,
+    /// A hash of their ids in order (FNV-1a, one step per id): equal on all machines.
+    pub token_hash: u64,
     /// The hash of all logits: equal on all machines whose multiply-accumulate rounds alike.
-    pub logits: u64,
+    pub logit_hash: u64,
 }
 
 /// Transcribes a WAV file of 16 kHz and writes the text to `out`, piece by piece as it is decided.
@@ -115,10 +98,12 @@ pub fn transcribe(
     let mut demuxer = Demuxer::new();
     let (mut samples, mut fresh) = ([0.0; 160], 0..0);
     let mut joiner = Utf8Joiner::new();
-    let mut logits = LogitHash::default();
+    let (mut tokens, mut token_hash, mut logits) = (0, 0xCBF2_9CE4_8422_2325, LogitHash::default());
     loop {
         match session.step_probed(&model, &mut memory, &Serial, &mut logits)? {
             Step::Token(token) => {
+                tokens += 1;
+                token_hash = (token_hash ^ u64::from(token.id)).wrapping_mul(0x0100_0000_01B3);
                 for byte in vocabulary.piece(files.tekken, buffers.offsets, token.id)? {
                     for character in joiner.push(byte) {
                         out.write_char(character)?;
@@ -149,6 +134,8 @@ pub fn transcribe(
         state: 4 * layout.state_len(),
         scratch: 4 * layout.scratch_len(),
         samples: session.samples_fed(),
-        logits: logits.value(),
+        tokens,
+        token_hash,
+        logit_hash: logits.value(),
     })
 }

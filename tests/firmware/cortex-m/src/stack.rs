@@ -3,6 +3,8 @@
 
 use core::ptr;
 
+use app::Stack;
+
 unsafe extern "C" {
     /// The word past the first word of the stack: it grows downwards.
     static _stack_start: u32;
@@ -10,17 +12,16 @@ unsafe extern "C" {
     static _stack_end: u32;
 }
 
-/// Bytes of the stack at its deepest.
-pub fn used() -> usize {
-    let (start, mut word) = (&raw const _stack_start, &raw const _stack_end);
+/// What has been seen of it; its size is all RAM that no static takes.
+pub fn seen() -> Stack {
+    let (start, end) = (&raw const _stack_start, &raw const _stack_end);
+    let mut word = end;
     // SAFETY: all words between the two are RAM that belongs to the stack.
     while word < start && unsafe { ptr::read_volatile(word) } == cortex_m_rt::STACK_PAINT_VALUE {
         word = word.wrapping_add(1);
     }
-    start as usize - word as usize
-}
-
-/// Bytes that there are for it: all RAM that no static takes.
-pub fn size() -> usize {
-    &raw const _stack_start as usize - &raw const _stack_end as usize
+    Stack {
+        used: start as usize - word as usize,
+        size: start as usize - end as usize,
+    }
 }
