@@ -56,11 +56,15 @@ can_install() {
     fi
 }
 
+# What these scripts have added to the system, or unpacked beside it, as words for people.
+installed=
+
 # apt_install PACKAGE...: the package lists are fetched only when the ones that are there do not serve.
 apt_install() {
     local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq
         -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
     say "installing: $*"
+    installed+="${installed:+, }$*"
     if "${apt[@]}" install -y --no-install-recommends "$@" < /dev/null > /dev/null 2>&1; then
         return 0
     fi
@@ -130,6 +134,7 @@ unpack_std() {
         -o Dir::Cache="$work/cache" -o APT::Architecture="$arch" -o APT::Architectures::="$arch"
         -o APT::Sandbox::User=root)
     say "unpacking Debian's libstd-rust-web-dev $version for $arch into $to"
+    installed+="${installed:+, }libstd-rust-web-dev:$arch $version (in $to)"
     # One source that is out of order does not matter if the package comes from another.
     apt-get -qq "${options[@]}" update < /dev/null || true
     if ! (cd "$work" && apt-get -qq "${options[@]}" download "libstd-rust-web-dev=$version"); then
@@ -166,6 +171,7 @@ unpack_rust() {
     work=$(mktemp -d)
     chmod 755 "$work"
     say "unpacking Debian's rustc-web $version into $to"
+    installed+="${installed:+, }rustc-web $version (in $to)"
     # The compiler is only unpacked, so its LLVM is the one package that has to be installed properly.
     apt_install libllvm19 || { say "no package libllvm19"; return 1; }
     (cd "$work" && apt-get download -qq "rustc-web=$version" "libstd-rust-web-$series=$version" \

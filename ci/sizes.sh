@@ -26,4 +26,4 @@ for format in wav-codecs flac mp3 ogg m4a aiff; do
     size "embedded-model, $format" "embedded-model,$format"
 done
 size "all (the default)"
-bash "$root/ci/cross.sh" --size
+bash "$root/ci/cross.sh" size
