@@ -1,7 +1,8 @@
 #!/bin/bash
-# The test suite under AddressSanitizer: ci/asan.sh
+# The test suite under AddressSanitizer: ci/asan.sh [TEST...]
 #
-# Nightly's runtime is used, in a target directory of its own. Left out, and why:
+# Nightly's runtime is used, in a target directory of its own. With names of tests of the test crate only these, beside
+# the unit tests. Left out, and why:
 #   allocations     puts an allocator of its own in front of the system's, and counts what a sanitizer adds as well
 #   generator       no unsafe code and nothing of core; hashes gigabytes of generated weights
 #   item_3, item_4  measure the program's time and memory, or limit its memory; a sanitizer takes much of both
@@ -17,12 +18,18 @@ if ! cargo +nightly --version > /dev/null 2>&1; then
 fi
 
 left_out='allocations generator'
+names=("$@")
+if [ $# = 0 ]; then
+    for path in tests/tests/*; do
+        name=$(basename "$path" .rs)
+        if { [ -f "$path" ] || [ -f "$path/main.rs" ]; } && ! [[ " $left_out " == *" $name "* ]]; then
+            names+=("$name")
+        fi
+    done
+fi
 tests=()
-for path in tests/tests/*; do
-    name=$(basename "$path" .rs)
-    if { [ -f "$path" ] || [ -f "$path/main.rs" ]; } && ! [[ " $left_out " == *" $name "* ]]; then
-        tests+=(--test "$name")
-    fi
+for name in "${names[@]}"; do
+    tests+=(--test "$name")
 done
 
 triple=$(rustc +nightly -vV | sed -n 's/^host: //p')
