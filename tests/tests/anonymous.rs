@@ -54,7 +54,7 @@ fn check(engine: &Engine, options: &Options, samples: &[f32]) {
 
 #[test]
 fn a_clip_takes_the_memory_that_the_layout_tells() {
-    // Refused where they are not known.
+    // Of these, how many are begun would be chance. Refused where they are not known.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let clips = goldens::clips();
     let long: Vec<f32> = clips.iter().flat_map(|clip| clip.samples.clone()).collect();

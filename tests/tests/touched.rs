@@ -22,7 +22,7 @@ fn allocated(layout: &Layout) -> [usize; 2] {
 /// A layout of a random model, and whether its weights count as lying in blocks.
 fn layouts() -> impl Strategy<Value = (Layout, bool)> {
     let caches = [CacheType::F32, CacheType::Bf16, CacheType::Q8].map(Just);
-    let cache = prop_oneof![caches[0].clone(), caches[1].clone(), caches[2].clone()];
+    let cache = prop_oneof![caches[0], caches[1], caches[2]];
     let sizes = (any::<u64>(), 1..=15usize, 1..=60usize, 1..=8usize);
     (sizes, cache, any::<bool>(), any::<bool>()).prop_map(
         |((seed, delay_tokens, chunk, batch), cache, logits, blocks)| {

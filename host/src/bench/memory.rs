@@ -1,7 +1,8 @@
 //! Memory that a transcription makes the system give, beside what the layout says.
 //!
 //! A fresh session works in memory that nothing has touched, and the anonymous memory of this process is looked at
-//! before and after.
+//! before and after. Where the system would give huge pages unasked, it is told not to meanwhile: of these a small model
+//! fills one or two, and how many are begun is chance.
 
 use std::time::Instant;
 
@@ -48,12 +49,20 @@ impl Bencher<'_> {
         let positions = Schedule::new(options).positions(audio.len() as u64);
         let touched = layout.touched(positions, self.model.has_blocks(), page_size());
 
+        small_pages(true);
+        let result = self.transcribe(&layout, &audio);
+        small_pages(false);
+        Ok(result?.map(|grown| Anonymous { touched, grown }))
+    }
+
+    /// By how much anonymous memory grows meanwhile, if the system tells it; `None` when the time is up.
+    fn transcribe(&self, layout: &Layout, audio: &[f32]) -> Result<Option<Option<u64>>, Error> {
         let before = usage::anonymous();
         let mut all = zeroed((layout.state_len() + layout.scratch_len()).max(UNUSED))?;
         let (state, scratch) = all.split_at_mut(layout.state_len());
-        let mut memory = Memory::carve(&layout, state, scratch)?;
-        let mut session = Session::new(&layout);
-        let mut rest = &audio[..];
+        let mut memory = Memory::carve(layout, state, scratch)?;
+        let mut session = Session::new(layout);
+        let mut rest = audio;
         loop {
             check_interrupt()?;
             if Instant::now() > self.deadline {
@@ -68,6 +77,16 @@ impl Bencher<'_> {
         }
         let after = usage::anonymous();
         let grown = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-        Ok(Some(Anonymous { touched, grown }))
+        Ok(Some(grown))
     }
 }
+
+/// Whether this process gets no huge pages unless it asks for them. Where it is refused nothing is lost but likeness.
+#[cfg(target_os = "linux")]
+fn small_pages(small: bool) {
+    let _ = rustix::thread::disable_transparent_huge_pages(small);
+}
+
+/// Other systems have no such switch.
+#[cfg(not(target_os = "linux"))]
+fn small_pages(_small: bool) {}

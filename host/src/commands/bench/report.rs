@@ -198,7 +198,7 @@ impl Report {
         }
         say("")?;
         say(format_args!(
-            "{} (anonymous, by a fresh session over {seconds} s of audio, caches in f32)",
+            "{} (anonymous, in small pages, by a fresh session over {seconds} s of audio, caches in f32)",
             memory::NAME
         ))?;
         let line = |name: &str, bytes: u64| say(format_args!("  {name:<72} {:>8.1} MB", bytes as f64 * 1e-6));
