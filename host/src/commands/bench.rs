@@ -92,7 +92,9 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     } else if args.model.has_holes() {
         notes.push("the file of the weights has holes, which take no memory: reading it is faster than memory is");
     }
-    if !from_disk && !read_weights(&bencher, &console, weights.len())? {
+    // Memory alone is held against no limit.
+    let of_time = count > 0;
+    if of_time && !from_disk && !read_weights(&bencher, &console, weights.len())? {
         notes.push("the weights could not all be read in time, so some come from their disk");
     }
     for note in notes {
@@ -100,15 +102,17 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
         report.note(note);
     }
 
-    console.note("measuring the limits");
-    report.title("limits", bencher.limits().arithmetic())?;
-    let mut counts: Vec<_> = (1..=cores).collect();
-    if bencher.threads() > cores {
-        counts.push(bencher.threads());
-    }
-    for threads in counts {
-        let limits = bencher.measure_limits(threads)?;
-        report.limits(&limits)?;
+    if of_time {
+        console.note("measuring the limits");
+        report.title("limits", bencher.limits().arithmetic())?;
+        let mut counts: Vec<_> = (1..=cores).collect();
+        if bencher.threads() > cores {
+            counts.push(bencher.threads());
+        }
+        for threads in counts {
+            let limits = bencher.measure_limits(threads)?;
+            report.limits(&limits)?;
+        }
     }
 
     let (mut group, mut measured) = (None, vec![]);
