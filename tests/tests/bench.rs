@@ -43,6 +43,21 @@ fn assert_measured(measured: &Value, names: &[&str]) -> bool {
     windows > 0
 }
 
+/// Asserts that memory of a transcription was measured, and returns how much it was over what the layout says, where
+/// the system tells it.
+fn assert_memory(memory: &Value) -> Option<f64> {
+    let number = |name: &str| memory[name].as_f64().expect(name);
+    let touched = number("touched_bytes");
+    assert!(number("state_bytes") > 0.0 && number("scratch_bytes") > 0.0);
+    assert_eq!(touched, number("state_bytes") + number("scratch_bytes"));
+    assert_eq!((number("seconds_of_audio"), number("voxtral_c_bytes")), (20.0, 396e6));
+    let measured = memory["measured_bytes"].as_f64();
+    assert_eq!(measured.is_some(), cfg!(target_os = "linux"), "{memory}");
+    let ratio = measured.map(|measured| measured / touched);
+    assert_eq!(memory["ratio"].as_f64(), ratio);
+    ratio
+}
+
 fn names(list: &Value) -> Vec<&str> {
     let name = |case: &'_ Value| case["name"].as_str().map(str::len);
     assert!(list.as_array().unwrap().iter().all(|case| name(case) > Some(0)));
@@ -135,6 +150,7 @@ fn json_has_the_limits_every_operation_and_every_pass() {
             "decode step, 96 cached, bf16",
         ]
     );
+    assert_memory(&all["memory"]);
     for derived in all["derived"].as_array().unwrap() {
         let value = derived["value"].as_f64().unwrap();
         assert!(
@@ -149,6 +165,7 @@ fn a_word_chooses_and_the_table_is_data_alone() {
     let all = json(&["rms_norm", "-t", "1"]);
     assert_eq!(names(&all["operations"]), ["encoder rms_norm", "decoder rms_norm"]);
     assert_eq!(names(&all["passes"]), Vec::<&str>::new());
+    assert!(all["memory"].is_null());
 
     let ran = bench(&["decode step, 0 cached", "-t", "2"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -169,8 +186,34 @@ fn a_word_chooses_and_the_table_is_data_alone() {
             .count();
         assert_eq!(found, count, "{line}: {}", ran.stdout);
     }
+    assert!(!ran.stdout.contains("voxtral.c"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("voxtral:"), "{}", ran.stdout);
     assert!(!ran.stderr.is_empty() && ran.stderr.lines().all(|line| line.starts_with("voxtral: ")));
+}
+
+#[test]
+fn a_transcription_takes_the_memory_that_the_layout_tells() {
+    let all = json(&["memory of", "-t", "1"]);
+    let ratio = assert_memory(&all["memory"]).unwrap_or(1.0);
+    assert!((ratio - 1.0).abs() <= 0.1, "{}", all["memory"]);
+    assert_eq!(names(&all["operations"]), Vec::<&str>::new());
+    assert_eq!(all["limits"].as_array().map(Vec::len), Some(0), "none of them matters");
+}
+
+#[test]
+fn memory_is_told_as_a_table_too() {
+    let ran = bench(&["memory of", "-t", "2"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for part in [
+        "layout says",
+        "growth",
+        "over 20 s of audio",
+        "voxtral.c",
+        "measured elsewhere",
+        "396.0 MB",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
 }
 
 #[test]

@@ -59,13 +59,31 @@ impl CacheType {
         ring: &mut [f32],
         f: &mut dyn FnMut(&mut [u8]),
     ) {
+        let ring = bytes_mut(ring);
+        self.each_run(heads, capacity, runs, ring.len(), &mut |run| {
+            f(ring.get_mut(run).unwrap_or_default());
+        });
+    }
+
+    /// The same for the places of that memory among the `len` bytes of the keys or values, in rising order if the runs
+    /// are.
+    pub(crate) fn each_run(
+        self,
+        heads: Heads,
+        capacity: usize,
+        runs: &[Range<usize>],
+        len: usize,
+        f: &mut dyn FnMut(Range<usize>),
+    ) {
         let (elements, scale) = self.row_bytes(heads.head_dim);
-        let scales = if scale > 0 { heads.n_kv_heads * capacity } else { 0 };
-        let (stored, scales) = ring.split_at_mut(ring.len().saturating_sub(scales));
-        for (memory, row) in [(bytes_mut(stored), elements), (bytes_mut(scales), scale)] {
-            for head in memory.chunks_exact_mut((capacity * row).max(1)).take(heads.n_kv_heads) {
-                for run in runs {
-                    f(head.get_mut(run.start * row..run.end * row).unwrap_or_default());
+        let scales = len.saturating_sub(heads.n_kv_heads * capacity * scale);
+        for (start, row) in [(0, elements), (scales, scale)] {
+            if row > 0 {
+                for head in 0..heads.n_kv_heads {
+                    let first = head * capacity;
+                    for run in runs {
+                        f(start + (first + run.start) * row..start + (first + run.end) * row);
+                    }
                 }
             }
         }

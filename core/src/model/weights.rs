@@ -68,6 +68,12 @@ impl<'a> Model<'a> {
         self.binding.fingerprint()
     }
 
+    /// Whether any of its weights lie in blocks; see [`Storage::is_blocks`](crate::kernels::Storage::is_blocks).
+    pub fn has_blocks(&self) -> bool {
+        let mut matrices = Role::all(self.params()).filter_map(|role| self.get(role).ok());
+        matrices.any(|matrix| matrix.storage().is_blocks())
+    }
+
     pub(crate) fn ops<'e>(&self, executor: &'e dyn Executor) -> Ops<'e> {
         Ops::new(self.kernels, executor)
     }

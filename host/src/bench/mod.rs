@@ -7,10 +7,12 @@
 //! neighbours and clock rates change both alike. A window in which a thread had no processor for a while is thrown away.
 //!
 //! In the order of the work: [`limits`] (by the loops of [`peak`]), [`operations`] at the shapes of the model, and
-//! [`whole`] passes; [`realtime`] is by itself. Each of `operations` and `whole` is a list of [`Case`]s, which cost nothing before they are prepared.
+//! [`whole`] passes; then the [`memory`] of a transcription. [`realtime`] is by itself. Each of `operations` and `whole`
+//! is a list of [`Case`]s, which cost nothing before they are prepared.
 
 mod derived;
 pub(crate) mod limits;
+pub(crate) mod memory;
 mod operations;
 mod peak;
 pub(crate) mod realtime;

@@ -105,7 +105,7 @@ pub(crate) fn measure(model: &Model, threads: usize, batch: usize, seconds: f64)
 }
 
 /// Something to hear.
-fn tone(samples: usize) -> Vec<f32> {
+pub(super) fn tone(samples: usize) -> Vec<f32> {
     (0..samples)
         .map(|i| 0.1 * (i as f32 * 0.05).sin() * (i as f32 * 1.3e-4).sin())
         .collect()

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use voxtral_core::layout::MAX_BATCH;
+use voxtral_core::layout::{MAX_BATCH, Options};
 
 use super::console::Console;
 use super::options::ModelOptions;
-use crate::bench::{Bencher, Group, Settings, realtime};
+use crate::bench::{Bencher, Group, Settings, memory, realtime};
 use crate::error::Error;
 use crate::model::Model;
 use crate::{kernels, usage};
@@ -19,12 +19,13 @@ mod report;
 
 use report::Report;
 
-/// Measure this computer: its limits, every operation of the model beside them, and whole passes
+/// Measure this computer: its limits, every operation of the model beside them, whole passes, and memory
 ///
 /// Limits are how fast the mapped weights are read (by 1 to 8 streams per thread, the best of them counts) and how fast
 /// numbers are multiplied and added. Everything else is held against the one that binds it, in windows that take turns.
 /// Windows in which another program took a processor away are thrown away and counted. Operations that touch no
-/// weights work in the processor's caches, so they may be faster than the limit of memory.
+/// weights work in the processor's caches, so they may be faster than the limit of memory. In the end a clip is
+/// transcribed in a fresh session, and the memory that this took is told beside what the layout of the session says.
 #[derive(Args, Debug)]
 pub(super) struct Bench {
     #[command(flatten)]
@@ -47,6 +48,9 @@ pub(super) struct Bench {
     word: Option<String>,
 }
 
+/// Weights that take a second or so for each second of audio.
+const LARGE: usize = 1 << 30;
+
 pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     let start = Instant::now();
     let console = Console::new(false);
@@ -67,7 +71,8 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     let mut bencher = Bencher::new(model.view(), weights, &settings);
     let word = args.word.as_deref();
     let count = bencher.cases(word).len();
-    if count == 0 {
+    let of_memory = word.is_none_or(|word| memory::NAME.contains(word));
+    if count == 0 && !of_memory {
         let word = word.unwrap_or_default().into();
         return Err(Error::NoMeasurement { word });
     }
@@ -87,7 +92,9 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     } else if args.model.has_holes() {
         notes.push("the file of the weights has holes, which take no memory: reading it is faster than memory is");
     }
-    if !from_disk && !read_weights(&bencher, &console, weights.len())? {
+    // Memory alone is held against no limit.
+    let of_time = count > 0;
+    if of_time && !from_disk && !read_weights(&bencher, &console, weights.len())? {
         notes.push("the weights could not all be read in time, so some come from their disk");
     }
     for note in notes {
@@ -95,15 +102,17 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
         report.note(note);
     }
 
-    console.note("measuring the limits");
-    report.title("limits", bencher.limits().arithmetic())?;
-    let mut counts: Vec<_> = (1..=cores).collect();
-    if bencher.threads() > cores {
-        counts.push(bencher.threads());
-    }
-    for threads in counts {
-        let limits = bencher.measure_limits(threads)?;
-        report.limits(&limits)?;
+    if of_time {
+        console.note("measuring the limits");
+        report.title("limits", bencher.limits().arithmetic())?;
+        let mut counts: Vec<_> = (1..=cores).collect();
+        if bencher.threads() > cores {
+            counts.push(bencher.threads());
+        }
+        for threads in counts {
+            let limits = bencher.measure_limits(threads)?;
+            report.limits(&limits)?;
+        }
     }
 
     let (mut group, mut measured) = (None, vec![]);
@@ -127,6 +136,9 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
             None => left_out += 1,
         }
     }
+    if of_memory && !measure_memory(&bencher, &model, &console, &mut report)? {
+        left_out += 1;
+    }
     if left_out > 0 {
         let note = format!("{left_out} measurements were left out: the time is up (see --seconds)");
         console.note(&note);
@@ -137,10 +149,24 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Measures the memory of a transcription; `false` if the time is up.
+fn measure_memory(bencher: &Bencher<'_>, model: &Model, console: &Console, report: &mut Report) -> Result<bool, Error> {
+    let seconds = if model.weights().len() > LARGE { 1 } else { 20 };
+    let options = Options {
+        logits: false,
+        stop_at_end_of_text: false,
+        ..Options::from(model.vocabulary())
+    };
+    console.note(format_args!("measuring {}", memory::NAME));
+    let measured = bencher.measure_memory(&options, seconds)?;
+    if let Some(measured) = &measured {
+        report.memory(seconds, measured)?;
+    }
+    Ok(measured.is_some())
+}
+
 /// `--realtime`.
 fn realtime(args: &Bench, model: &Model, cores: usize, start: Instant) -> Result<ExitCode, Error> {
-    /// Weights that take a second or so for each second of audio.
-    const LARGE: usize = 1 << 30;
     let console = Console::new(false);
     let most = args.threads.map_or(cores, usize::from);
     let counts: Vec<_> = [1, 2, 4, 8].into_iter().filter(|&count| count <= most).collect();

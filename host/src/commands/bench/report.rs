@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::bench::limits::{self, Limit};
+use crate::bench::memory::{self, Anonymous};
 use crate::bench::realtime::Realtime;
 use crate::bench::{Derived, Group, Measured, Spread};
 use crate::error::Error;
@@ -25,7 +26,9 @@ impl Report {
             return Self::Table;
         }
         let lists = ["notes", "limits", "operations", "passes", "derived"];
-        Self::Json(lists.map(|list| (list.to_owned(), json!([]))).into_iter().collect())
+        let lists = lists.map(|list| (list, json!([]))).into_iter();
+        let all = lists.chain([("memory", Value::Null)]);
+        Self::Json(all.map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// What is measured.
@@ -177,6 +180,46 @@ impl Report {
         ))
     }
 
+    /// The memory of a transcription of `seconds` of audio.
+    pub(super) fn memory(&mut self, seconds: usize, measured: &Anonymous) -> Result<(), Error> {
+        let Anonymous { touched, grown } = *measured;
+        if let Self::Json(all) = self {
+            let value = json!({
+                "seconds_of_audio": seconds,
+                "state_bytes": touched.state,
+                "scratch_bytes": touched.scratch,
+                "touched_bytes": touched.total(),
+                "measured_bytes": grown,
+                "ratio": measured.ratio(),
+                "voxtral_c_bytes": memory::VOXTRAL_C,
+            });
+            all.insert("memory".into(), value);
+            return Ok(());
+        }
+        say("")?;
+        say(format_args!(
+            "{} (anonymous, in small pages, by a fresh session over {seconds} s of audio, caches in f32)",
+            memory::NAME
+        ))?;
+        let line = |name: &str, bytes: u64| say(format_args!("  {name:<72} {:>8.1} MB", bytes as f64 * 1e-6));
+        line("state that the layout says is touched", touched.state as u64)?;
+        line("scratch that the layout says is touched", touched.scratch as u64)?;
+        match grown {
+            Some(grown) => line("growth of this process", grown)?,
+            None => say("  growth of this process: not told by this system")?,
+        }
+        if let Some(ratio) = measured.ratio() {
+            say(format_args!(
+                "  {:<72} {ratio:>8.3}",
+                "growth over what the layout says"
+            ))?;
+        }
+        line(
+            "for comparison: voxtral.c with the published model (measured elsewhere)",
+            memory::VOXTRAL_C,
+        )
+    }
+
     /// What follows from them.
     pub(super) fn derived(&mut self, derived: &[Derived]) -> Result<(), Error> {
         match self {
@@ -210,7 +253,7 @@ impl Report {
                 )
             }
             Self::Json(all) => {
-                for list in ["limits", "operations", "passes", "derived"] {
+                for list in ["limits", "operations", "passes", "derived", "memory"] {
                     all.remove(list);
                 }
                 all.insert("realtime".into(), json!([]));

@@ -150,6 +150,7 @@ fn books(params: &[u8], tekken: &[u8], buffers: &mut Buffers) -> Option<u64> {
     layout.items(|item| {
         black_box(item);
     });
+    black_box(layout.touched(black_box(100), black_box(true), black_box(4096)));
     let mut memory = Memory::carve(&layout, &mut buffers.state, &mut buffers.scratch).ok()?;
     let mut session = Session::new(&layout);
     black_box(session.feed(&mut memory, &buffers.samples).ok()?);
