@@ -102,11 +102,13 @@ HEADS_MODULO = (
 )
 
 GELU_ERF = """\
-    let tail = erfc(x.abs() * core::f32::consts::FRAC_1_SQRT_2);
-    let twice_cdf = if x < 0.0 { tail } else { 2.0 - tail };
+        let tail = erfc(x.abs().mul(N::splat(core::f32::consts::FRAC_1_SQRT_2)));
+        let twice_cdf = x.if_negative(tail, N::splat(2.0).sub(tail));
 """
+# 1 + tanh(u) = 2 - 2 / (1 + exp(2 u)).
 GELU_TANH = """\
-    let twice_cdf = 1.0 + libm::tanhf(0.797_884_6 * (x + 0.044_715 * x * x * x));
+        let u = x.mul(x).mul(x).mul(N::splat(0.044_715)).add(x).mul(N::splat(0.797_884_6));
+        let twice_cdf = N::splat(2.0).sub(N::splat(2.0).div(exp_of(u.add(u)).add(N::splat(1.0))));
 """
 
 # The second level of AVX2's tree: halves of four lanes are added; neighbours are.

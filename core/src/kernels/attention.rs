@@ -5,7 +5,6 @@ use core::ops::Range;
 use super::math::exp;
 use super::ops::Ops;
 use super::ring::{CacheType, Held, Ring};
-use super::scalar::reduce;
 use super::set::{Rows, Set};
 use super::split::{Band, split};
 
@@ -13,6 +12,13 @@ use super::split::{Band, split};
 const BLOCK: usize = 64;
 /// Most queries that look at a block together.
 const TOGETHER: usize = 12;
+
+/// Memory in which no vector lies across two lines of the caches.
+#[repr(align(64))]
+struct Aligned<T>(T);
+
+/// Most values of queries that are laid out side by side before they look at anything.
+const PACKED: usize = TOGETHER * 128;
 
 /// Sizes of one attention: `n_heads` query heads share `n_kv_heads` key and value heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +172,7 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
                         let mut y = Band::whole(&mut band.row(i)[columns], heads);
                         visible.attend::<S>(&queries, &mut y);
                     } else {
-                        visible.attend::<S>(&queries, &mut band.part(i..i + positions, columns));
+                        visible.attend_apart::<S>(&queries, &mut band.part(i..i + positions, columns));
                     }
                 }
             }
@@ -202,15 +208,45 @@ struct Visible<'a> {
 }
 
 impl Visible<'_> {
+    /// [`Visible::attend`] for queries and outputs that lie apart, often by a multiple of 4 KiB, where lines of the
+    /// caches displace each other: all that fit pass through a place where they are neighbours.
+    #[inline(always)]
+    unsafe fn attend_apart<S: Set>(&self, queries: &Queries, y: &mut Band) {
+        let len = queries.count * self.head_dim;
+        if len > PACKED {
+            // SAFETY: by the caller.
+            return unsafe { self.attend::<S>(queries, y) };
+        }
+        let (mut q, mut sums) = (Aligned([0.0; PACKED]), Aligned([0.0; PACKED]));
+        let (q, sums) = (&mut q.0[..len], &mut sums.0[..len]);
+        for (c, q) in q.chunks_exact_mut(self.head_dim).enumerate() {
+            q.copy_from_slice(queries.q.row(c));
+        }
+        let packed = Queries {
+            q: Rows {
+                values: q,
+                stride: self.head_dim,
+                width: self.head_dim,
+            },
+            ..*queries
+        };
+        // SAFETY: by the caller.
+        unsafe { self.attend::<S>(&packed, &mut Band::whole(sums, queries.count)) };
+        for (c, sums) in sums.chunks_exact(self.head_dim).enumerate() {
+            y.row(c).copy_from_slice(sums);
+        }
+    }
+
     /// The attention of all `queries`, of which row `c` of `y` is that of query `c`.
     #[inline(always)]
     unsafe fn attend<S: Set>(&self, queries: &Queries, y: &mut Band) {
         let scale = 1.0 / libm::sqrtf(self.head_dim as f32);
-        let mut softmax = [Softmax {
-            max: f32::NEG_INFINITY,
-            sum: 0.0,
-        }; TOGETHER];
-        let mut scores = [[0.0; BLOCK]; TOGETHER];
+        let mut softmax = Softmax {
+            max: [f32::NEG_INFINITY; TOGETHER],
+            sum: [0.0; TOGETHER],
+        };
+        let mut scores = Aligned([[0.0; BLOCK]; TOGETHER]);
+        let scores = &mut scores.0;
         for c in 0..queries.count {
             y.row(c).fill(0.0);
         }
@@ -250,9 +286,8 @@ impl Visible<'_> {
                 // SAFETY: by the caller.
                 unsafe { self.score::<S>(start, places, q, &mut scores[which]) };
             }
-            for c in 0..count {
-                softmax[c].weigh(scale, seen(c), &mut scores[c], y.row(c));
-            }
+            // SAFETY: by the caller.
+            unsafe { softmax.weigh::<S>(scale, &mut scores[..count], y) };
             for i in turns {
                 let (which, places) = turn(i);
                 let mut y = y.part(which.clone(), 0..self.head_dim);
@@ -261,8 +296,8 @@ impl Visible<'_> {
             }
             start += BLOCK as u64;
         }
-        for (c, softmax) in softmax[..queries.count].iter().enumerate() {
-            y.row(c).iter_mut().for_each(|y| *y /= softmax.sum);
+        for c in 0..queries.count {
+            y.row(c).iter_mut().for_each(|y| *y /= softmax.sum[c]);
         }
     }
 
@@ -360,43 +395,41 @@ impl Runs {
     }
 }
 
-/// An online softmax: the largest score so far, and the sum of all weights relative to it.
-#[derive(Clone, Copy)]
+/// The online softmax of some queries: of each the largest score so far, and the sum of all weights relative to it.
 struct Softmax {
-    max: f32,
-    sum: f32,
+    max: [f32; TOGETHER],
+    sum: [f32; TOGETHER],
 }
 
 impl Softmax {
-    /// Turns the scores of a block into weights relative to the largest so far; `y` and the sum shrink to the same.
+    /// Turns the scores of a block into weights relative to the largest so far of each query; its row of `y` and its
+    /// sum shrink to the same.
     ///
-    /// Places that are not `seen` hold -inf, hence weigh 0, which adds nothing to the sum.
+    /// Places that a query does not see hold -inf, hence weigh 0, which adds nothing to the sum. All queries take each
+    /// step together and without a choice, since a processor would wait for the result of one.
+    ///
+    /// # Safety
+    /// The machine has the set.
     #[inline(always)]
-    fn weigh(&mut self, scale: f32, seen: Range<usize>, scores: &mut Scores, y: &mut [f32]) {
-        if seen.is_empty() {
-            return;
+    unsafe fn weigh<S: Set>(&mut self, scale: f32, scores: &mut [Scores], y: &mut Band) {
+        // Whole vectors.
+        let mut shrink = [0.0; TOGETHER.next_multiple_of(8)];
+        for ((max, shrink), scores) in self.max.iter_mut().zip(&mut shrink).zip(scores.iter_mut()) {
+            // SAFETY: by the caller.
+            let larger = unsafe { S::scale_and_max(scale, *max, scores) };
+            // Two that are equal may be infinite, and have no difference.
+            *shrink = if larger > *max { *max - larger } else { 0.0 };
+            *max = larger;
         }
-        let mut largest = [self.max; 8];
-        for scores in scores.chunks_exact_mut(8) {
-            for (largest, score) in largest.iter_mut().zip(scores) {
-                *score *= scale;
-                *largest = if *score > *largest { *score } else { *largest };
-            }
+        for shrink in &mut shrink {
+            *shrink = exp(*shrink);
         }
-        let max = largest.iter().fold(self.max, |a, &b| if b > a { b } else { a });
-        if max > self.max {
-            let shrink = exp(self.max - max);
-            self.sum *= shrink;
-            y.iter_mut().for_each(|y| *y *= shrink);
-            self.max = max;
+        for (c, scores) in scores.iter_mut().enumerate() {
+            y.row(c).iter_mut().for_each(|y| *y *= shrink[c]);
+            // A query that has seen nothing yet has no largest to take off.
+            let max = self.max[c].max(f32::MIN);
+            // SAFETY: by the caller.
+            self.sum[c] = self.sum[c] * shrink[c] + unsafe { S::exp_and_sum(max, scores) };
         }
-        let mut lanes = [0.0f32; 8];
-        for scores in scores.chunks_exact_mut(8) {
-            for (lane, score) in lanes.iter_mut().zip(scores) {
-                *score = exp(*score - max);
-                *lane += *score;
-            }
-        }
-        self.sum += reduce(&lanes);
     }
 }

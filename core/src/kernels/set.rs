@@ -6,7 +6,6 @@
 
 use super::attention::{Attention, Scores};
 use super::linear::Linear;
-use super::math;
 use super::ring::Stored;
 use super::split::Band;
 use super::{Class, Matrix};
@@ -50,6 +49,18 @@ pub(super) trait Set {
     /// `y[c] += p[c][at + j] * values[j]` for every row `c` of `y`, over `j` in rising order; `values` has rows as
     /// wide as those of `y`, and `ahead` is as in [`Set::scores`].
     unsafe fn accumulate(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band);
+
+    /// `scores[j] *= scale`; the largest of them and of `max`, NaN aside.
+    unsafe fn scale_and_max(scale: f32, max: f32, scores: &mut Scores) -> f32;
+
+    /// `scores[j] = exp(scores[j] - max)`; their canonical sum.
+    unsafe fn exp_and_sum(max: f32, scores: &mut Scores) -> f32;
+
+    /// `gate = silu(gate) * up`, as far as both go.
+    unsafe fn silu_mul(gate: &mut [f32], up: &[f32]);
+
+    /// `x = gelu(x)`.
+    unsafe fn gelu(x: &mut [f32]);
 }
 
 /// The functions of one instruction set, each compiled with its instructions.
@@ -68,9 +79,9 @@ pub(super) struct Table {
     pub(super) rms_norm: unsafe fn(&Matrix, f32, &[f32], &mut [f32]),
     /// [`rope`].
     pub(super) rope: unsafe fn(&[f32], usize, &mut [f32]),
-    /// [`silu_mul`].
+    /// [`Set::silu_mul`].
     pub(super) silu_mul: unsafe fn(&mut [f32], &[f32]),
-    /// [`gelu`].
+    /// [`Set::gelu`].
     pub(super) gelu: unsafe fn(&mut [f32]),
 }
 
@@ -109,11 +120,13 @@ macro_rules! table {
         }
         $(#[$attribute])*
         unsafe fn silu_mul(gate: &mut [f32], up: &[f32]) {
-            set::silu_mul(gate, up);
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe { <$set>::silu_mul(gate, up) }
         }
         $(#[$attribute])*
         unsafe fn gelu(x: &mut [f32]) {
-            set::gelu(x);
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe { <$set>::gelu(x) }
         }
         Table {
             name: <$set>::NAME,
@@ -161,21 +174,5 @@ pub(super) fn rope(rotations: &[f32], width: usize, x: &mut [f32]) {
                 pair[1] = a * sin + b * cos;
             }
         }
-    }
-}
-
-/// `gate = silu(gate) * up`, as far as both go.
-#[inline(always)]
-pub(super) fn silu_mul(gate: &mut [f32], up: &[f32]) {
-    for (gate, up) in gate.iter_mut().zip(up) {
-        *gate = math::silu(*gate) * up;
-    }
-}
-
-/// `x = gelu(x)`.
-#[inline(always)]
-pub(super) fn gelu(x: &mut [f32]) {
-    for x in x {
-        *x = math::gelu(*x);
     }
 }

@@ -11,7 +11,7 @@ const WORTH_THREADS: usize = 1 << 18;
 const SMALLEST_PIECE: usize = 1 << 16;
 /// Where there are enough of them, pieces have this many multiplications: streams of weights are long then, which the
 /// processor has to recognise as such before it reads ahead.
-const LONG_PIECE: usize = 400_000;
+const LONG_PIECE: usize = 1_179_648;
 /// This many pieces are enough to spare long ones.
 const FEW_PIECES: usize = 8;
 /// At most this many pieces: enough to even out threads of unequal speed.

@@ -12,10 +12,11 @@ use core::arch::asm;
 use super::super::Class;
 use super::super::attention::Scores;
 use super::super::linear::Linear;
+use super::super::math::{BIAS, MANTISSA, ROUND_BITS};
 use super::super::ring::Stored;
 use super::super::set::{Rows, Set, Table, table};
 use super::super::split::Band;
-use super::super::vector::{self, Vector};
+use super::super::vector::{self, Part, Vector};
 
 /// The kernels of this set.
 pub(in super::super) static TABLE: Table = table!(Neon<false>, #[target_feature(enable = "neon")]);
@@ -70,6 +71,30 @@ impl<const DOT: bool> Set for Neon<DOT> {
         }
         // SAFETY: the caller vouches for the set.
         unsafe { run(p, at, values, ahead, y) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_and_max(scale: f32, max: f32, scores: &mut Scores) -> f32 {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::scale_and_max::<Lanes<false>>(scale, max, scores) }
+    }
+
+    #[inline(always)]
+    unsafe fn exp_and_sum(max: f32, scores: &mut Scores) -> f32 {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::exp_and_sum::<Lanes<false>>(max, scores) }
+    }
+
+    #[inline(always)]
+    unsafe fn silu_mul(gate: &mut [f32], up: &[f32]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::silu_mul::<Lanes<false>>(gate, up) }
+    }
+
+    #[inline(always)]
+    unsafe fn gelu(x: &mut [f32]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::gelu::<Lanes<false>>(x) }
     }
 }
 
@@ -163,6 +188,85 @@ impl<const DOT: bool> Vector for Lanes<DOT> {
     unsafe fn mul_add(self, b: Self, acc: Self) -> Self {
         // SAFETY: no memory is touched.
         unsafe { Self(vfmaq_f32(acc.0, self.0, b.0), vfmaq_f32(acc.1, self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn alone(part: impl Part) {
+        #[target_feature(enable = "neon")]
+        #[inline(never)]
+        unsafe fn run(part: impl Part) {
+            // SAFETY: by the caller.
+            unsafe { part.run() }
+        }
+        // SAFETY: by the caller.
+        unsafe { run(part) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vaddq_f32(self.0, b.0), vaddq_f32(self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn sub(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vsubq_f32(self.0, b.0), vsubq_f32(self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vmulq_f32(self.0, b.0), vmulq_f32(self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn div(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vdivq_f32(self.0, b.0), vdivq_f32(self.1, b.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe { Self(vabsq_f32(self.0), vabsq_f32(self.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn at_least(self, low: Self) -> Self {
+        // SAFETY: no memory is touched.
+        let choose = |x, low| unsafe { vbslq_f32(vcltq_f32(x, low), low, x) };
+        Self(choose(self.0, low.0), choose(self.1, low.1))
+    }
+
+    #[inline(always)]
+    unsafe fn at_most(self, high: Self) -> Self {
+        // SAFETY: no memory is touched.
+        let choose = |x, high| unsafe { vbslq_f32(vcgtq_f32(x, high), high, x) };
+        Self(choose(self.0, high.0), choose(self.1, high.1))
+    }
+
+    #[inline(always)]
+    unsafe fn if_negative(self, negative: Self, otherwise: Self) -> Self {
+        // SAFETY: no memory is touched.
+        let choose = |x, negative, otherwise| unsafe { vbslq_f32(vcltzq_f32(x), negative, otherwise) };
+        Self(
+            choose(self.0, negative.0, otherwise.0),
+            choose(self.1, negative.1, otherwise.1),
+        )
+    }
+
+    #[inline(always)]
+    unsafe fn times_two_to(self, shifted: Self) -> Self {
+        // SAFETY: no memory is touched.
+        let times = |x, shifted| unsafe {
+            let bias = vdupq_n_s32(BIAS);
+            let two_to = |n| vreinterpretq_f32_s32(vshlq_n_s32::<MANTISSA>(vaddq_s32(n, bias)));
+            let n = vsubq_s32(vreinterpretq_s32_f32(shifted), vdupq_n_s32(ROUND_BITS));
+            let half = vshrq_n_s32::<1>(n);
+            vmulq_f32(vmulq_f32(x, two_to(half)), two_to(vsubq_s32(n, half)))
+        };
+        Self(times(self.0, shifted.0), times(self.1, shifted.1))
     }
 
     #[inline(always)]

@@ -33,12 +33,6 @@ impl<const DOT: bool> Integers for Lanes<DOT> {
     }
 
     #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
-        // SAFETY: no memory is touched.
-        unsafe { Self(vmulq_f32(self.0, b.0), vmulq_f32(self.1, b.1)) }
-    }
-
-    #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: the instruction does nothing for addresses that cannot be read.
         unsafe {

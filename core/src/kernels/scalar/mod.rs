@@ -10,6 +10,7 @@ use core::marker::PhantomData;
 use super::Class;
 use super::attention::Scores;
 use super::linear::Linear;
+use super::math;
 use super::matrix::{Bf16, Element, I8, Native, with_storage};
 use super::ring::Stored;
 use super::set::{Rows, Set, Table, table};
@@ -79,6 +80,43 @@ impl<M: Mac> Set for Scalar<M> {
             Stored::F32(values) => accumulate_of::<Native, M>(p, at, values, y),
             Stored::Bf16(values) => accumulate_of::<Bf16, M>(p, at, values, y),
             Stored::I8(values) => accumulate_of::<I8, M>(p, at, values, y),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_and_max(scale: f32, mut max: f32, scores: &mut Scores) -> f32 {
+        for score in scores {
+            *score *= scale;
+            max = if *score > max { *score } else { max };
+        }
+        max
+    }
+
+    #[inline(always)]
+    unsafe fn exp_and_sum(max: f32, scores: &mut Scores) -> f32 {
+        let mut lanes = [0.0f32; 8];
+        for scores in scores.chunks_exact_mut(8) {
+            for (lane, score) in lanes.iter_mut().zip(scores) {
+                *score = math::exp(*score - max);
+                *lane += *score;
+            }
+        }
+        reduce(&lanes)
+    }
+
+    #[inline(always)]
+    unsafe fn silu_mul(gate: &mut [f32], up: &[f32]) {
+        for (gate, up) in gate.iter_mut().zip(up) {
+            // SAFETY: f32 needs no instruction set.
+            *gate = unsafe { math::silu(*gate) } * up;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gelu(x: &mut [f32]) {
+        for x in x {
+            // SAFETY: f32 needs no instruction set.
+            *x = unsafe { math::gelu(*x) };
         }
     }
 }

@@ -1,15 +1,26 @@
 //! Scores and weighted sums of a few queries over the same keys and values.
 
+use core::mem::MaybeUninit;
+
 use super::super::attention::Scores;
 use super::super::matrix::{Bf16, I8, Native};
 use super::super::ring::Stored;
 use super::super::set::Rows;
 use super::super::split::Band;
 use super::Vector;
-use super::tile::{Columns, Load, Strided, dot_of, fetching_tile, reduced};
+use super::tile::{Columns, Load, Strided, dot_of, fetching_tile};
 
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
+
+/// Most queries that share what is read.
+const MOST: usize = 4;
+/// Keys that all queries look at before the next ones, in turn: they and their products stay in the first level of
+/// caches.
+const KEYS: usize = 32;
+
+/// The lanes of the products of queries and keys, `[c][j]`; only what is written is ever read.
+type Waiting<V> = MaybeUninit<[[V; KEYS]; MOST]>;
 
 /// Begins to bring `len` bytes from `ahead` on near to the processor.
 #[inline(always)]
@@ -53,23 +64,30 @@ unsafe fn scores_with<V: Vector, E: Load<V>>(
     at: usize,
     scores: &mut [Scores],
 ) {
-    let mut c = 0;
-    // The first queries fetch for all.
-    let mut ahead = Some(ahead);
-    // SAFETY: by the caller.
-    unsafe {
-        while c < scores.len() {
-            c += match scores.len() - c {
-                1 => scores_of::<V, E, 8, 1>(q, c, keys, ahead, at, scores),
-                2 | 3 => scores_of::<V, E, 4, 2>(q, c, keys, ahead, at, scores),
-                _ => scores_of::<V, E, 2, 4>(q, c, keys, ahead, at, scores),
-            };
-            ahead = None;
+    let stride = q.width * E::UNITS;
+    for (j, keys) in keys.chunks(KEYS * stride).enumerate() {
+        let mut c = 0;
+        // The first queries fetch for all.
+        let mut ahead = Some(ahead.wrapping_add(j * KEYS * stride * size_of::<E::Unit>()));
+        let at = at + j * KEYS;
+        // SAFETY: by the caller.
+        unsafe {
+            while c < scores.len() {
+                c += match scores.len() - c {
+                    1 => scores_of::<V, E, 8, 1>(q, c, keys, ahead, at, scores),
+                    2 | 3 => scores_of::<V, E, 4, 2>(q, c, keys, ahead, at, scores),
+                    _ => scores_of::<V, E, 2, 4>(q, c, keys, ahead, at, scores),
+                };
+                ahead = None;
+            }
         }
     }
 }
 
-/// [`scores`] of queries `c..c + C`, `R` keys at a time: 8 scores; the number of queries.
+/// [`scores`] of queries `c..c + C`, `R` keys at a time; the number of queries.
+///
+/// The lanes of all products wait until the last key is read: the sums of one tile would be waited for, but those of
+/// many together are quick.
 ///
 /// # Safety
 /// The machine has the set.
@@ -82,7 +100,7 @@ unsafe fn scores_of<V: Vector, E: Load<V>, const R: usize, const C: usize>(
     at: usize,
     scores: &mut [Scores],
 ) -> usize {
-    const { assert!(R * C == 8) };
+    const { assert!(8 % R == 0) };
     let width = q.width;
     let queries = Columns::apart(Strided {
         start: q.values[c * q.stride..][..(C - 1) * q.stride + width].as_ptr(),
@@ -92,7 +110,10 @@ unsafe fn scores_of<V: Vector, E: Load<V>, const R: usize, const C: usize>(
     // Units from one key to the next.
     let stride = width * E::UNITS;
     let count = keys.len() / stride;
-    let whole = count - count % R;
+    let whole = count - count % 8;
+    let mut waiting = Waiting::<V>::uninit();
+    let waiting = waiting.as_mut_ptr().cast::<V>();
+    assert!(whole <= KEYS && C <= MOST, "more scores than a block has");
     for (j, rows) in (0..whole).step_by(R).zip(keys.chunks_exact(R * stride)) {
         if let Some(ahead) = ahead {
             let bytes = size_of_val(rows);
@@ -102,16 +123,23 @@ unsafe fn scores_of<V: Vector, E: Load<V>, const R: usize, const C: usize>(
             start: rows.as_ptr(),
             stride,
         };
-        // SAFETY: the slices above have `R` keys and `C` queries; the caller vouches for the set.
-        let dots = unsafe {
+        // SAFETY: the slices above have `R` keys and `C` queries, and `j + R <= whole`; the caller vouches for the set.
+        unsafe {
             let mut lanes = [[V::zero(); R]; C];
-            fetching_tile::<V, E, R, C>(rows, queries, width, &mut lanes, |_| ());
-            reduced(core::array::from_fn(|i| lanes[i / R][i % R]))
-        };
-        for (scores, dots) in scores.iter_mut().zip(dots.chunks_exact(R)) {
-            // Too few for a call that copies.
-            for (score, dot) in scores[at + j..][..R].iter_mut().zip(dots) {
-                *score = *dot;
+            fetching_tile::<V, E, R, C>(rows, queries, width, &mut lanes, ());
+            for c in 0..C {
+                for r in 0..R {
+                    waiting.add(c * KEYS + j + r).write(lanes[c][r]);
+                }
+            }
+        }
+    }
+    for (c, scores) in scores.iter_mut().enumerate() {
+        for (j, scores) in (0..whole).step_by(8).zip(scores[at..].chunks_exact_mut(8)) {
+            // SAFETY: the lanes of keys below `whole` have been written; the caller vouches for the set.
+            unsafe {
+                let lanes = waiting.add(c * KEYS + j).cast::<[V; 8]>().read();
+                V::reduce(lanes).store(scores.as_mut_ptr());
             }
         }
     }

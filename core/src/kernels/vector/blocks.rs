@@ -41,8 +41,6 @@ pub(in super::super) trait Integers: Vector {
     unsafe fn no_sums() -> Self::Sums;
     /// 32 bytes of any alignment. They can be read at `from`.
     unsafe fn bytes(from: *const u8) -> Self::Bytes;
-    /// `self * b` of every lane.
-    unsafe fn mul(self, b: Self) -> Self;
     /// Asks for the line of memory at an address, which need not be one.
     unsafe fn prefetch(address: *const u8);
 }

@@ -8,13 +8,23 @@
 
 mod attention;
 mod blocks;
+mod elements;
 mod linear;
 mod tile;
 
 pub(super) use attention::{accumulate, scores};
 pub(super) use blocks::{Integers, Products, linear as linear_blocks};
+pub(super) use elements::{exp_and_sum, gelu, scale_and_max, silu_mul};
 pub(super) use linear::linear;
 pub(super) use tile::dot;
+
+/// See [`Vector::alone`].
+///
+/// # Safety
+/// The machine has the set that it is compiled for; the rest is said by each.
+pub(super) trait Part {
+    unsafe fn run(self);
+}
 
 /// A vector of 8 lanes, those of a dot product, in one or several registers.
 ///
@@ -46,6 +56,27 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// `self * b + acc` of every lane, rounded once.
     unsafe fn mul_add(self, b: Self, acc: Self) -> Self;
+    /// Runs `part` in a function of its own that is compiled for the set. What is inlined into a large function shares
+    /// its registers with all of it, and the compiler may join parts that are alike and keep their sums in memory.
+    unsafe fn alone(part: impl Part);
+    /// `self + b`.
+    unsafe fn add(self, b: Self) -> Self;
+    /// `self - b`.
+    unsafe fn sub(self, b: Self) -> Self;
+    /// `self * b`.
+    unsafe fn mul(self, b: Self) -> Self;
+    /// `self / b`.
+    unsafe fn div(self, b: Self) -> Self;
+    /// Without the sign.
+    unsafe fn abs(self) -> Self;
+    /// `low` where it is more; a NaN stays.
+    unsafe fn at_least(self, low: Self) -> Self;
+    /// `high` where it is less; a NaN stays.
+    unsafe fn at_most(self, high: Self) -> Self;
+    /// `negative` where this is below 0, else `otherwise`.
+    unsafe fn if_negative(self, negative: Self, otherwise: Self) -> Self;
+    /// [`Number::times_two_to`](super::math::Number::times_two_to).
+    unsafe fn times_two_to(self, shifted: Self) -> Self;
     /// The canonical tree over the lanes of each: `((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7))`.
     unsafe fn reduce(lanes: [Self; 8]) -> Self;
 }

@@ -112,7 +112,20 @@ pub(super) unsafe fn tile<V: Vector, E: Load<V>, const R: usize, const C: usize>
     unsafe { rest_of_tile::<V, E, R, C>(w, x, 0, count, lanes) }
 }
 
-/// [`tile`] that calls `ahead` with every 32nd element, at which to fetch weights that are needed later.
+/// What is fetched while a tile is summed. No closure: the compiler would be free to call one, with all sums written to
+/// memory before.
+pub(super) trait Ahead: Copy {
+    /// Fetches what goes with elements `k..k + 32`.
+    fn fetch(self, k: usize);
+}
+
+/// Nothing is fetched.
+impl Ahead for () {
+    #[inline(always)]
+    fn fetch(self, _k: usize) {}
+}
+
+/// [`tile`] that fetches with every 32nd element.
 ///
 /// # Safety
 /// As for [`tile`].
@@ -122,14 +135,14 @@ pub(super) unsafe fn fetching_tile<V: Vector, E: Load<V>, const R: usize, const 
     x: Columns,
     count: usize,
     lanes: &mut [[V; R]; C],
-    ahead: impl Fn(usize),
+    ahead: impl Ahead,
 ) {
     let mut sums = *lanes;
     let mut k = 0;
     // SAFETY: all elements read are below `count`; the rest by the caller.
     unsafe {
         while count - k >= 32 {
-            ahead(k);
+            ahead.fetch(k);
             for i in 0..4 {
                 eight::<V, E, R, C>(w, x, k + 8 * i, &mut sums);
             }

@@ -8,10 +8,11 @@ use core::arch::x86_64::*;
 use super::super::Class;
 use super::super::attention::Scores;
 use super::super::linear::Linear;
+use super::super::math::{BIAS, MANTISSA, ROUND_BITS};
 use super::super::ring::Stored;
 use super::super::set::{Rows, Set, Table, table};
 use super::super::split::Band;
-use super::super::vector::{self, Vector};
+use super::super::vector::{self, Part, Vector};
 
 /// The kernels of this set.
 pub(in super::super) static TABLE: Table = table!(Avx2Fma, #[target_feature(enable = "avx2,fma,f16c")]);
@@ -63,6 +64,30 @@ impl Set for Avx2Fma {
         }
         // SAFETY: the caller vouches for the set.
         unsafe { run(p, at, values, ahead, y) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_and_max(scale: f32, max: f32, scores: &mut Scores) -> f32 {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::scale_and_max::<Lanes>(scale, max, scores) }
+    }
+
+    #[inline(always)]
+    unsafe fn exp_and_sum(max: f32, scores: &mut Scores) -> f32 {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::exp_and_sum::<Lanes>(max, scores) }
+    }
+
+    #[inline(always)]
+    unsafe fn silu_mul(gate: &mut [f32], up: &[f32]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::silu_mul::<Lanes>(gate, up) }
+    }
+
+    #[inline(always)]
+    unsafe fn gelu(x: &mut [f32]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::gelu::<Lanes>(x) }
     }
 }
 
@@ -146,6 +171,83 @@ impl Vector for Lanes {
     unsafe fn mul_add(self, b: Self, acc: Self) -> Self {
         // SAFETY: no memory is touched.
         Self(unsafe { _mm256_fmadd_ps(self.0, b.0, acc.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn alone(part: impl Part) {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline(never)]
+        unsafe fn run(part: impl Part) {
+            // SAFETY: by the caller.
+            unsafe { part.run() }
+        }
+        // SAFETY: by the caller.
+        unsafe { run(part) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_add_ps(self.0, b.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn sub(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_sub_ps(self.0, b.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn mul(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_mul_ps(self.0, b.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn div(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_div_ps(self.0, b.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn abs(self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0) })
+    }
+
+    // Of a NaN and another, these choose the second.
+    #[inline(always)]
+    unsafe fn at_least(self, low: Self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_max_ps(low.0, self.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn at_most(self, high: Self) -> Self {
+        // SAFETY: no memory is touched.
+        Self(unsafe { _mm256_min_ps(high.0, self.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn if_negative(self, negative: Self, otherwise: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, _mm256_setzero_ps());
+            Self(_mm256_blendv_ps(otherwise.0, negative.0, below))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn times_two_to(self, shifted: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let bias = _mm256_set1_epi32(BIAS);
+            let two_to = |n| _mm256_castsi256_ps(_mm256_slli_epi32::<MANTISSA>(_mm256_add_epi32(n, bias)));
+            let n = _mm256_sub_epi32(_mm256_castps_si256(shifted.0), _mm256_set1_epi32(ROUND_BITS));
+            let half = _mm256_srai_epi32::<1>(n);
+            let product = _mm256_mul_ps(self.0, two_to(half));
+            Self(_mm256_mul_ps(product, two_to(_mm256_sub_epi32(n, half))))
+        }
     }
 
     #[inline(always)]

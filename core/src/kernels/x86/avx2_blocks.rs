@@ -27,12 +27,6 @@ impl Integers for Lanes {
     }
 
     #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
-        // SAFETY: no memory is touched.
-        Self(unsafe { _mm256_mul_ps(self.0, b.0) })
-    }
-
-    #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: the instruction does nothing for addresses that cannot be read.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }

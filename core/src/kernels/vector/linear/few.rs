@@ -4,13 +4,14 @@
 //! columns of the caller are often a multiple of 4 KiB apart, where lines of the caches displace each other. While a
 //! block of weights is used, the next block of the same rows is fetched.
 
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
 use super::super::super::linear::{FEW, Linear};
 use super::super::super::split::Band;
-use super::super::Vector;
-use super::super::tile::{Columns, Load, Strided, dot_of, fetching_tile, reduced};
-use super::{Aligned, fetch_lines};
+use super::super::tile::{Ahead, Columns, Load, Strided, dot_of, fetching_tile, reduced};
+use super::super::{Part, Vector};
+use super::{Aligned, Fetch};
 
 /// Rows of a tile, each a stream of weights.
 const STREAMS: usize = 3;
@@ -112,20 +113,18 @@ impl Group<'_> {
                     };
                     let mut c = 0;
                     while c < n {
-                        let tile = Tile {
-                            w,
-                            x: Columns::in_turn(packed.add(8 * c), n),
-                            len,
-                            lanes: waiting.add(c * STREAMS * TILES + i),
-                        };
+                        let x = Columns::in_turn(packed.add(8 * c), n);
+                        let lanes = waiting.add(c * STREAMS * TILES + i);
+                        let far = Fetch::<V, E, STREAMS, false>::new(next, w.stride);
+                        let near = Fetch::<V, E, STREAMS, true>::new(w.start.wrapping_add(stride), w.stride);
                         // The first tile fetches from memory, the second from the second level of caches.
                         c += match (c, n - c) {
-                            (0, 4 | 7..) => tile.sum::<E, 4>(next, V::fetch_early),
-                            (0, 3 | 5..) => tile.sum::<E, 3>(next, V::fetch_early),
-                            (0, _) => tile.sum::<E, 2>(next, V::fetch_early),
-                            (_, 4..) => tile.sum::<E, 4>(w.start.wrapping_add(stride), V::fetch),
-                            (_, 3) => tile.sum::<E, 3>(w.start.wrapping_add(stride), V::fetch),
-                            _ => tile.sum::<E, 2>(w.start.wrapping_add(stride), V::fetch),
+                            (0, 4 | 7..) => sum::<V, E, 4>(w, x, len, lanes, far),
+                            (0, 3 | 5..) => sum::<V, E, 3>(w, x, len, lanes, far),
+                            (0, _) => sum::<V, E, 2>(w, x, len, lanes, far),
+                            (_, 4..) => sum::<V, E, 4>(w, x, len, lanes, near),
+                            (_, 3) => sum::<V, E, 3>(w, x, len, lanes, near),
+                            _ => sum::<V, E, 2>(w, x, len, lanes, near),
                         };
                     }
                 }
@@ -186,28 +185,25 @@ impl Group<'_> {
     }
 }
 
-/// One row of each stream, and some columns.
-struct Tile<V> {
+/// One row of each stream of elements `E`, and `C` columns.
+struct Tile<V, E, A, const C: usize> {
     w: Strided<u8>,
     x: Columns,
     /// Elements of the block.
     len: usize,
     /// The lanes of the first column and stream.
     lanes: *mut V,
+    ahead: A,
+    kind: PhantomData<E>,
 }
 
-impl<V> Tile<V> {
-    /// Adds the products to the lanes, and fetches what lies from `next` on as the weights do from their start; the
-    /// number of columns.
+impl<V: Vector, E: Load<V, Unit = u8>, A: Ahead, const C: usize> Part for Tile<V, E, A, C> {
+    /// Adds the products to the lanes, which are initialised.
     ///
     /// # Safety
-    /// As for [`fetching_tile`]; the lanes are initialised; the machine has the set.
+    /// As for [`fetching_tile`].
     #[inline(always)]
-    unsafe fn sum<E, const C: usize>(self, next: *const u8, fetch: impl Fn(*const u8) + Copy) -> usize
-    where
-        V: Vector,
-        E: Load<V, Unit = u8>,
-    {
+    unsafe fn run(self) {
         // SAFETY: by the caller.
         unsafe {
             let mut sums = [[V::zero(); STREAMS]; C];
@@ -216,17 +212,37 @@ impl<V> Tile<V> {
                     sums[c][r] = self.lanes.add((c * STREAMS + r) * TILES).read();
                 }
             }
-            fetching_tile::<V, E, STREAMS, C>(self.w, self.x, self.len, &mut sums, |k| {
-                for r in 0..STREAMS {
-                    fetch_lines::<V, E>(next.wrapping_add(r * self.w.stride), k, fetch);
-                }
-            });
+            fetching_tile::<V, E, STREAMS, C>(self.w, self.x, self.len, &mut sums, self.ahead);
             for c in 0..C {
                 for r in 0..STREAMS {
                     self.lanes.add((c * STREAMS + r) * TILES).write(sums[c][r]);
                 }
             }
         }
-        C
     }
+}
+
+/// The products of a [`Tile`]; the number of its columns.
+///
+/// # Safety
+/// As for the tile.
+#[inline(always)]
+unsafe fn sum<V: Vector, E: Load<V, Unit = u8>, const C: usize>(
+    w: Strided<u8>,
+    x: Columns,
+    len: usize,
+    lanes: *mut V,
+    ahead: impl Ahead,
+) -> usize {
+    let tile = Tile::<V, E, _, C> {
+        w,
+        x,
+        len,
+        lanes,
+        ahead,
+        kind: PhantomData,
+    };
+    // SAFETY: by the caller.
+    unsafe { V::alone(tile) };
+    C
 }

@@ -153,7 +153,7 @@ unsafe fn part<V: Vector, const C: usize>(
             for c in 0..C {
                 sums[c] = lanes.add(c * PANEL).cast::<[V; 4]>().read();
             }
-            fetching_tile::<V, Native, 4, C>(w, x, count, &mut sums, |_| ());
+            fetching_tile::<V, Native, 4, C>(w, x, count, &mut sums, ());
             for c in 0..C {
                 lanes.add(c * PANEL).cast::<[V; 4]>().write(sums[c]);
             }

@@ -11,11 +11,13 @@
 mod few;
 mod many;
 
+use core::marker::PhantomData;
+
 use super::super::linear::{FEW, Linear};
 use super::super::matrix::with_storage;
 use super::super::split::Band;
 use super::Vector;
-use super::tile::{Columns, Load, Strided, fetching_tile, reduced, tile};
+use super::tile::{Ahead, Columns, Load, Strided, fetching_tile, reduced, tile};
 
 /// Most rows of a panel.
 const MOST: usize = 16;
@@ -23,9 +25,9 @@ const MOST: usize = 16;
 const STREAMS: usize = 6;
 /// Rows that one column passes before it goes on: each stream is long enough to be recognised by the processor, and,
 /// where rows are whole multiples of 512 bytes, all of them cross pages of memory at once, which is faster here.
-const REGION: usize = 24 * STREAMS;
+const REGION: usize = 64 * STREAMS;
 /// Bytes that weights are fetched ahead of their use, for one column.
-const AHEAD: usize = 384;
+const AHEAD: usize = 256;
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
@@ -64,11 +66,47 @@ pub(in super::super) unsafe fn linear<V: Vector>(job: &Linear, band: &mut Band) 
     }
 }
 
-/// Calls `fetch` for each line in the 32 elements of a row from element `k` on.
-#[inline(always)]
-fn fetch_lines<V, E: Load<V, Unit = u8>>(row: *const u8, k: usize, fetch: impl Fn(*const u8) + Copy) {
-    for line in (0..32 * E::UNITS).step_by(LINE) {
-        fetch(row.wrapping_add(k * E::UNITS + line));
+/// Fetches rows `stride` bytes apart, of which the elements that go with a tile's first begin at `start`: `R` rows of
+/// elements `E`, into the first level of caches, or only into the second.
+struct Fetch<V, E, const R: usize, const NEAR: bool> {
+    start: *const u8,
+    stride: usize,
+    kinds: PhantomData<(V, E)>,
+}
+
+impl<V, E, const R: usize, const NEAR: bool> Fetch<V, E, R, NEAR> {
+    #[inline(always)]
+    fn new(start: *const u8, stride: usize) -> Self {
+        Self {
+            start,
+            stride,
+            kinds: PhantomData,
+        }
+    }
+}
+
+impl<V, E, const R: usize, const NEAR: bool> Clone for Fetch<V, E, R, NEAR> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V, E, const R: usize, const NEAR: bool> Copy for Fetch<V, E, R, NEAR> {}
+
+impl<V: Vector, E: Load<V, Unit = u8>, const R: usize, const NEAR: bool> Ahead for Fetch<V, E, R, NEAR> {
+    #[inline(always)]
+    fn fetch(self, k: usize) {
+        for r in 0..R {
+            for line in (0..32 * E::UNITS).step_by(LINE) {
+                let address = self.start.wrapping_add(r * self.stride + k * E::UNITS + line);
+                if NEAR {
+                    V::fetch(address);
+                } else {
+                    V::fetch_early(address);
+                }
+            }
+        }
     }
 }
 
@@ -87,11 +125,8 @@ unsafe fn one_column<V: Vector, E: Load<V, Unit = u8>>(job: &Linear, band: &mut 
             if panel.rows == STREAMS {
                 let w = panel.strided::<E, V>(0, 0);
                 let mut sums = [[V::zero(); STREAMS]];
-                fetching_tile::<V, E, STREAMS, 1>(w, x, cols, &mut sums, |k| {
-                    for r in 0..STREAMS {
-                        fetch_lines::<V, E>(w.start.wrapping_add(r * w.stride + AHEAD), k, V::fetch);
-                    }
-                });
+                let ahead = Fetch::<V, E, STREAMS, true>::new(w.start.wrapping_add(AHEAD), w.stride);
+                fetching_tile::<V, E, STREAMS, 1>(w, x, cols, &mut sums, ahead);
                 lanes[..STREAMS].copy_from_slice(&sums[0]);
             } else {
                 for (r, lanes) in lanes.iter_mut().enumerate().take(panel.rows) {
