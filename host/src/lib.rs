@@ -47,6 +47,7 @@ mod transcriber;
 mod usage;
 mod weights;
 mod words;
+mod zeroed;
 
 pub use audio::AudioFile;
 pub use capture::{Capture, Taken};

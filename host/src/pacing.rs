@@ -9,8 +9,11 @@ use voxtral_core::layout::MAX_BATCH;
 const WEIGHT: f64 = 1.0 / 8.0;
 const WEIGHT_OF_LONGER: f64 = 1.0 / 32.0;
 const WEIGHT_OF_SHORTER: f64 = 1.0 / 2.0;
-/// Every so many passes the widest is tried, so that what was found out long ago is not believed for ever.
-const TRIAL: u64 = 64;
+/// These widths are tried before any other: what others cost is then known roughly.
+const FIRST: [usize; 3] = [1, 4, MAX_BATCH];
+/// Every so many passes the width is tried that was not for the longest time, so that what was found out long ago, or
+/// in a disturbed pass, is not believed for ever.
+const TRIAL: u64 = 16;
 /// What a position adds to the cost of a pass of one, and how often a guess is right, before more was measured.
 const EXPECTED_COST: f64 = 0.2;
 const EXPECTED_RIGHT: f64 = 0.8;
@@ -23,6 +26,8 @@ pub(crate) struct Pace {
     /// How often a pass brought more positions than so many.
     reached: [f64; MAX_BATCH],
     passes: u64,
+    /// Passes before the last one by its width less one.
+    tried: [u64; MAX_BATCH],
 }
 
 impl Default for Pace {
@@ -31,6 +36,7 @@ impl Default for Pace {
             cost: [None; MAX_BATCH],
             reached: std::array::from_fn(|i| EXPECTED_RIGHT.powi(i as i32)),
             passes: 0,
+            tried: [0; MAX_BATCH],
         }
     }
 }
@@ -54,16 +60,17 @@ impl Pace {
             *reached += WEIGHT * (now - *reached);
         }
         self.passes += 1;
+        self.tried[width - 1] = self.passes;
     }
 
     /// The width that brings most positions for its time.
     pub(crate) fn width(&self) -> usize {
-        // A single position first: what it costs is what others are held against.
-        if self.cost[0].is_none() {
-            return 1;
+        if let Some(width) = FIRST.into_iter().find(|width| self.cost[width - 1].is_none()) {
+            return width;
         }
         if self.passes % TRIAL == TRIAL - 1 {
-            return MAX_BATCH;
+            let longest = (1..=MAX_BATCH).min_by_key(|width| self.tried[width - 1]);
+            return longest.unwrap_or(1);
         }
         let mut positions = 0.0;
         let rates = self.reached.iter().enumerate().map(|(i, reached)| {

@@ -16,6 +16,7 @@ use crate::pacing::Pace;
 use crate::start::Start;
 use crate::text::Text;
 use crate::timings::{Progress, Timings};
+use crate::zeroed::Zeroed;
 
 /// A token as it is decided.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +79,8 @@ struct Engine<'m> {
     executor: &'m dyn Executor,
     layout: Layout,
     session: Session,
-    // Zeroed pages of the system, which cost nothing before they are touched.
-    state: Vec<f32>,
-    scratch: Vec<f32>,
+    state: Zeroed,
+    scratch: Zeroed,
     timings: Timings,
     interrupt: Option<&'m AtomicBool>,
     /// Samples of the caller's audio that were left out.
@@ -107,8 +107,8 @@ impl<'m> Transcriber<'m> {
                 executor,
                 layout,
                 session: Session::new(&layout),
-                state: zeroed(layout.state_len())?,
-                scratch: zeroed(layout.scratch_len())?,
+                state: Zeroed::new(layout.state_len())?,
+                scratch: Zeroed::new(layout.scratch_len())?,
                 timings: Timings::default(),
                 interrupt: None,
                 skipped: 0,
@@ -388,15 +388,4 @@ impl Engine<'_> {
             }
         }
     }
-}
-
-/// Zeroed memory of the system's, which costs nothing before it is touched.
-pub(crate) fn zeroed(len: usize) -> Result<Vec<f32>, Error> {
-    // A zeroed allocation cannot fail politely, so the same amount is asked for and given back before.
-    let mut asked = Vec::<f32>::new();
-    asked.try_reserve_exact(len).map_err(|_| Error::Memory {
-        bytes: len.saturating_mul(size_of::<f32>()),
-    })?;
-    drop(asked);
-    Ok(vec![0.0; len])
 }

@@ -14,8 +14,8 @@ use voxtral_core::session::{Schedule, Session, Step};
 use super::realtime::tone;
 use super::{Bencher, check_interrupt};
 use crate::error::Error;
-use crate::transcriber::zeroed;
 use crate::usage;
+use crate::zeroed::Zeroed;
 
 /// What it is called where words choose.
 pub(crate) const NAME: &str = "memory of a transcription";
@@ -58,7 +58,7 @@ impl Bencher<'_> {
     /// By how much anonymous memory grows meanwhile, if the system tells it; `None` when the time is up.
     fn transcribe(&self, layout: &Layout, audio: &[f32]) -> Result<Option<Option<u64>>, Error> {
         let before = usage::anonymous();
-        let mut all = zeroed((layout.state_len() + layout.scratch_len()).max(UNUSED))?;
+        let mut all = Zeroed::new((layout.state_len() + layout.scratch_len()).max(UNUSED))?;
         let (state, scratch) = all.split_at_mut(layout.state_len());
         let mut memory = Memory::carve(layout, state, scratch)?;
         let mut session = Session::new(layout);

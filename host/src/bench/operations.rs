@@ -7,7 +7,7 @@ use voxtral_core::model::{DecoderTensor, EncoderTensor, Role};
 
 use super::{Bencher, Call, Case, Group, Work};
 use crate::error::Error;
-use crate::transcriber::zeroed;
+use crate::zeroed::Zeroed;
 
 /// Columns that decoder matrices are multiplied with: positions in one pass.
 const COLUMNS: [usize; 4] = [1, 2, 4, 8];
@@ -45,8 +45,12 @@ pub(super) fn cases<'a>(bench: &'a Bencher<'_>) -> Vec<Case<'a>> {
 }
 
 /// Values for activations: small, and no two neighbours alike.
-pub(super) fn values(count: usize) -> Vec<f32> {
-    (0..count).map(|i| (i % 17) as f32 * 0.01 - 0.05).collect()
+pub(super) fn values(count: usize) -> Result<Zeroed, Error> {
+    let mut values = Zeroed::new(count)?;
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = (i % 17) as f32 * 0.01 - 0.05;
+    }
+    Ok(values)
 }
 
 /// Matrices of one role in all layers, taken in turns: what was read one turn ago is no longer in a cache, as in decoding.
@@ -106,8 +110,8 @@ impl<'a, 'm> Maker<'a, 'm> {
         let name = format!("{name}, {columns} column{plural}");
         Some(self.case(name, format!("{rows}x{cols} {storage}"), work, move || {
             let ops = self.bench.ops();
-            let (x, mut y) = (values(columns * cols), vec![0.0; columns * rows]);
-            let mut scratch = vec![0.0; activations_len(columns, cols).unwrap_or(0)];
+            let (x, mut y) = (values(columns * cols)?, Zeroed::new(columns * rows)?);
+            let mut scratch = Zeroed::new(activations_len(columns, cols).unwrap_or(0))?;
             let mut turns = Turns { matrices, next: 0 };
             Ok(Box::new(move || {
                 ops.linear(turns.next(), None, &x, &mut scratch, &mut y);
@@ -156,8 +160,8 @@ impl<'a, 'm> Maker<'a, 'm> {
             matrices[..count]
                 .iter()
                 .for_each(|w| bytes.extend_from_slice(w.bytes()));
-            let (x, mut y) = (values(cols), vec![0.0; rows]);
-            let mut scratch = vec![0.0; activations_len(1, cols).unwrap_or(0)];
+            let (x, mut y) = (values(cols)?, Zeroed::new(rows)?);
+            let mut scratch = Zeroed::new(activations_len(1, cols).unwrap_or(0))?;
             let mut next = 0;
             Ok(Box::new(move || {
                 next = (next + 1) % count;
@@ -241,13 +245,13 @@ impl<'a, 'm> Maker<'a, 'm> {
             let len = (capacity * width * element).div_ceil(size_of::<f32>());
             let layers = self.bench.model.params().decoder.n_layers;
             let rings = (LARGE / (2 * len * size_of::<f32>())).clamp(1, layers);
-            let mut held = zeroed(2 * rings * len)?;
-            let new = values(capacity * width);
+            let mut held = Zeroed::new(2 * rings * len)?;
+            let new = values(capacity * width)?;
             for ring in held.chunks_exact_mut(len) {
                 ops.ring_store(heads, cache, capacity, LATER, &new, ring);
             }
-            let q = values(n * n_heads * head_dim);
-            let mut y = q.clone();
+            let q = values(n * n_heads * head_dim)?;
+            let mut y = Zeroed::new(q.len())?;
             let mut next = 0;
             Ok(Box::new(move || {
                 next = (next + 1) % rings;
@@ -297,11 +301,11 @@ impl<'a, 'm> Maker<'a, 'm> {
                 // Each value is squared, summed, and multiplied twice; read and written.
                 self.element(tower, "rms_norm", rows, dim, 4.0, 8.0, move || {
                     let ops = self.bench.ops();
-                    let (x, mut y) = (values(rows * dim), vec![0.0; rows * dim]);
-                    Box::new(move || {
+                    let (x, mut y) = (values(rows * dim)?, Zeroed::new(rows * dim)?);
+                    Ok(Box::new(move || {
                         ops.rms_norm(&weight, 1e-5, &x, &mut y);
                         Ok(())
-                    })
+                    }))
                 })
             }));
             // A rotation by the same angle again and again keeps the size of its pair.
@@ -309,11 +313,11 @@ impl<'a, 'm> Maker<'a, 'm> {
                 self.element(tower, "rope", rows, n_heads * head_dim, 3.0, 8.0, move || {
                     let ops = self.bench.ops();
                     let rotations = [0.8, 0.6].repeat(rows * head_dim / 2);
-                    let mut x = values(rows * n_heads * head_dim);
-                    Box::new(move || {
+                    let mut x = values(rows * n_heads * head_dim)?;
+                    Ok(Box::new(move || {
                         ops.rope(&rotations, n_heads, head_dim, &mut x);
                         Ok(())
-                    })
+                    }))
                 }),
             );
             // In place; a gate of -0.5 is the product with 1 + e^0.5 again, and what is near it comes nearer.
@@ -321,29 +325,30 @@ impl<'a, 'm> Maker<'a, 'm> {
                 let ops = self.bench.ops();
                 let mut gate = vec![-0.5; rows * hidden_dim];
                 let up = vec![1.0 + 0.5f32.exp(); rows * hidden_dim];
-                Box::new(move || {
+                Ok(Box::new(move || {
                     ops.silu_mul(&mut gate, &up);
                     Ok(())
-                })
+                }))
             }));
         }
         // In place; values this large stay what they are.
         cases.push(self.element("encoder", "gelu", frames, e.dim, 5.0, 8.0, move || {
             let ops = self.bench.ops();
-            let mut x: Vec<_> = values(frames * e.dim).iter().map(|x| 7.0 + x).collect();
-            Box::new(move || {
+            let mut x = values(frames * e.dim)?;
+            x.iter_mut().for_each(|x| *x += 7.0);
+            Ok(Box::new(move || {
                 ops.gelu(&mut x);
                 Ok(())
-            })
+            }))
         }));
         cases.push(self.element("head", "arg-max", 1, d.vocab_size, 1.0, 4.0, move || {
             let ops = self.bench.ops();
-            let x = values(d.vocab_size);
-            Box::new(move || {
+            let x = values(d.vocab_size)?;
+            Ok(Box::new(move || {
                 // So that no call can be left out.
                 black_box(ops.argmax(black_box(&x)));
                 Ok(())
-            })
+            }))
         }));
         cases
     }
@@ -358,15 +363,13 @@ impl<'a, 'm> Maker<'a, 'm> {
         width: usize,
         flop: f64,
         bytes: f64,
-        prepare: impl FnOnce() -> Call<'a> + 'a,
+        prepare: impl FnOnce() -> Result<Call<'a>, Error> + 'a,
     ) -> Case<'a> {
         let count = (rows * width) as f64;
         let work = Work {
             flop: count * flop,
             bytes: count * bytes,
         };
-        self.case(format!("{tower} {name}"), format!("{rows}x{width}"), work, move || {
-            Ok(prepare())
-        })
+        self.case(format!("{tower} {name}"), format!("{rows}x{width}"), work, prepare)
     }
 }

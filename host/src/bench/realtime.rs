@@ -26,6 +26,8 @@ const RECORDED: [u32; 160] = [
     32, 32, 32, 32, 32, 33, 1271, 32, 32, 32, 32, 32, 33, 1265, 32, 32, 32, 32, 32, 32, 33, 1259, 32, 32, 32, 32, 32,
     32, 33, 1277, 1278, 1110, 32, 32, 33, 1260, 1261, 32, 32, 32, 32, 32, 32, 32, 32, 32, 32, 32, 32, 32,
 ];
+/// How much audio that was. Less of it would be over before the width of passes has settled.
+pub(crate) const RECORDED_SECONDS: f64 = RECORDED.len() as f64 * MS_PER_POSITION as f64 * 1e-3;
 /// The padding token in that.
 const RECORDED_PADDING: u32 = 32;
 

@@ -15,7 +15,7 @@ use voxtral_core::session::{Session, Step};
 use super::operations::{CACHES, CHUNKS, LATER, fills, seen, values};
 use super::{Bencher, Call, Case, Group, Work};
 use crate::error::Error;
-use crate::transcriber::zeroed;
+use crate::zeroed::Zeroed;
 
 /// Positions of the prompt that prefill is measured with: what the published model has at its own delay.
 const PROMPT: usize = 39;
@@ -72,15 +72,15 @@ impl Probe for Watch {
 struct Engine {
     layout: Layout,
     session: Session,
-    state: Vec<f32>,
-    scratch: Vec<f32>,
+    state: Zeroed,
+    scratch: Zeroed,
 }
 
 impl Engine {
     /// At `position` over full caches, or at the start.
     fn new(params: &Params, options: &Options, position: Option<u64>) -> Result<Self, Error> {
         let layout = Layout::new(params, options)?;
-        let mut state = zeroed(layout.state_len())?;
+        let mut state = Zeroed::new(layout.state_len())?;
         let session = match position {
             None => Session::new(&layout),
             Some(position) => {
@@ -92,7 +92,7 @@ impl Engine {
             layout,
             session,
             state,
-            scratch: zeroed(layout.scratch_len())?,
+            scratch: Zeroed::new(layout.scratch_len())?,
         })
     }
 
@@ -163,7 +163,7 @@ fn mel<'a>(bench: &'a Bencher<'_>) -> Case<'a> {
         seconds_of_audio: 1.0,
         prepare: Box::new(move || {
             let transform = LogMel::new(bench.model.params().global_log_mel_max);
-            let samples = values(SAMPLE_RATE + WINDOW);
+            let samples = values(SAMPLE_RATE + WINDOW)?;
             let mut frame = [0.0; MEL_BINS];
             Ok(Box::new(move || {
                 for window in samples.windows(WINDOW).step_by(HOP).take(frames) {

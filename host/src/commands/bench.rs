@@ -170,7 +170,11 @@ fn realtime(args: &Bench, model: &Model, cores: usize, start: Instant) -> Result
     let console = Console::new(false);
     let most = args.threads.map_or(cores, usize::from);
     let counts: Vec<_> = [1, 2, 4, 8].into_iter().filter(|&count| count <= most).collect();
-    let seconds = if model.weights().len() > LARGE { 4.0 } else { 20.0 };
+    let seconds = if model.weights().len() > LARGE {
+        realtime::RECORDED_SECONDS
+    } else {
+        20.0
+    };
     let mut report = Report::new(args.json);
     report.machine(
         &args.model.name(),
