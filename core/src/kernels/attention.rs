@@ -261,12 +261,22 @@ impl Visible<'_> {
                 all = all.start.max(seen.start)..all.end.min(seen.end);
             }
             all.end = all.end.max(all.start);
-            // Places outside of what a query sees weigh nothing.
-            scores[..queries.count].fill([f32::NEG_INFINITY; BLOCK]);
             let count = queries.count;
             let seen = |c: usize| self.seen(start, queries.position(c));
-            // What all see, they look at together, and at the rest each by itself, in the order of positions. Scores
-            // and sums have a loop over these turns, since all that it calls is inlined.
+            // Scores are those of all places that any of them sees; places outside of what a query sees weigh nothing.
+            let any = seen(0).start..seen(count - 1).end;
+            // SAFETY: by the caller.
+            unsafe { self.score::<S>(start, any, queries.q, &mut scores[..count]) };
+            for (c, scores) in scores[..count].iter_mut().enumerate() {
+                let seen = seen(c);
+                scores[..seen.start].fill(f32::NEG_INFINITY);
+                scores[seen.end..].fill(f32::NEG_INFINITY);
+            }
+            // SAFETY: by the caller.
+            unsafe { softmax.weigh::<S>(scale, &mut scores[..count], y) };
+            // Sums touch nothing that a query does not see, not even to weigh it with 0, which may be infinite or no
+            // number. What all see they sum together, and the rest each by itself, in the order of positions. There is
+            // a loop over these turns, since all that it calls is inlined.
             let turn = |i: usize| match i.checked_sub(count) {
                 None => (i..i + 1, seen(i).start..all.start.min(seen(i).end)),
                 Some(0) => (0..count, all.clone()),
@@ -277,17 +287,6 @@ impl Visible<'_> {
             } else {
                 0..2 * count + 1
             };
-            for i in turns.clone() {
-                let (which, places) = turn(i);
-                let q = Rows {
-                    values: &queries.q.values[which.start * queries.q.stride..],
-                    ..queries.q
-                };
-                // SAFETY: by the caller.
-                unsafe { self.score::<S>(start, places, q, &mut scores[which]) };
-            }
-            // SAFETY: by the caller.
-            unsafe { softmax.weigh::<S>(scale, &mut scores[..count], y) };
             for i in turns {
                 let (which, places) = turn(i);
                 let mut y = y.part(which.clone(), 0..self.head_dim);
