@@ -13,9 +13,15 @@ const BLOCK: usize = 64;
 /// Most queries that look at a block together.
 const TOGETHER: usize = 12;
 
-/// Memory in which no vector lies across two lines of the caches.
+/// What the queries that look at the keys together need, in memory where no vector lies across two lines of the caches.
+/// It is made once for all of a band: zeroing it costs about as much as a few keys do.
 #[repr(align(64))]
-struct Aligned<T>(T);
+struct Desk {
+    scores: [Scores; TOGETHER],
+    /// Queries and outputs, side by side.
+    q: [f32; PACKED],
+    sums: [f32; PACKED],
+}
 
 /// Most values of queries that are laid out side by side before they look at anything.
 const PACKED: usize = TOGETHER * 128;
@@ -133,6 +139,11 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
         ..
     } = job.ring;
     let held = |values| Held::new(cache, values, n_kv_heads * capacity, head_dim);
+    let mut desk = Desk {
+        scores: [[0.0; BLOCK]; TOGETHER],
+        q: [0.0; PACKED],
+        sums: [0.0; PACKED],
+    };
     for kv in 0..band.width() / (group * head_dim) {
         let head = band.start() / head_dim + kv * group;
         let rows = head / group * capacity..(head / group + 1) * capacity;
@@ -170,9 +181,9 @@ pub(super) unsafe fn attend<S: Set>(job: &Attention, band: &mut Band) {
                 unsafe {
                     if group > 1 {
                         let mut y = Band::whole(&mut band.row(i)[columns], heads);
-                        visible.attend::<S>(&queries, &mut y);
+                        visible.attend::<S>(&queries, &mut y, &mut desk.scores);
                     } else {
-                        visible.attend_apart::<S>(&queries, &mut band.part(i..i + positions, columns));
+                        visible.attend_apart::<S>(&queries, &mut band.part(i..i + positions, columns), &mut desk);
                     }
                 }
             }
@@ -211,14 +222,13 @@ impl Visible<'_> {
     /// [`Visible::attend`] for queries and outputs that lie apart, often by a multiple of 4 KiB, where lines of the
     /// caches displace each other: all that fit pass through a place where they are neighbours.
     #[inline(always)]
-    unsafe fn attend_apart<S: Set>(&self, queries: &Queries, y: &mut Band) {
+    unsafe fn attend_apart<S: Set>(&self, queries: &Queries, y: &mut Band, desk: &mut Desk) {
         let len = queries.count * self.head_dim;
         if len > PACKED {
             // SAFETY: by the caller.
-            return unsafe { self.attend::<S>(queries, y) };
+            return unsafe { self.attend::<S>(queries, y, &mut desk.scores) };
         }
-        let (mut q, mut sums) = (Aligned([0.0; PACKED]), Aligned([0.0; PACKED]));
-        let (q, sums) = (&mut q.0[..len], &mut sums.0[..len]);
+        let (q, sums) = (&mut desk.q[..len], &mut desk.sums[..len]);
         for (c, q) in q.chunks_exact_mut(self.head_dim).enumerate() {
             q.copy_from_slice(queries.q.row(c));
         }
@@ -230,8 +240,9 @@ impl Visible<'_> {
             },
             ..*queries
         };
+        let mut packed_y = Band::whole(sums, queries.count);
         // SAFETY: by the caller.
-        unsafe { self.attend::<S>(&packed, &mut Band::whole(sums, queries.count)) };
+        unsafe { self.attend::<S>(&packed, &mut packed_y, &mut desk.scores) };
         for (c, sums) in sums.chunks_exact(self.head_dim).enumerate() {
             y.row(c).copy_from_slice(sums);
         }
@@ -239,14 +250,12 @@ impl Visible<'_> {
 
     /// The attention of all `queries`, of which row `c` of `y` is that of query `c`.
     #[inline(always)]
-    unsafe fn attend<S: Set>(&self, queries: &Queries, y: &mut Band) {
+    unsafe fn attend<S: Set>(&self, queries: &Queries, y: &mut Band, scores: &mut [Scores; TOGETHER]) {
         let scale = 1.0 / libm::sqrtf(self.head_dim as f32);
         let mut softmax = Softmax {
             max: [f32::NEG_INFINITY; TOGETHER],
             sum: [0.0; TOGETHER],
         };
-        let mut scores = Aligned([[0.0; BLOCK]; TOGETHER]);
-        let scores = &mut scores.0;
         for c in 0..queries.count {
             y.row(c).fill(0.0);
         }

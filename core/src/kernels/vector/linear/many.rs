@@ -59,25 +59,21 @@ impl Panel<'_> {
         let waiting = waiting.as_mut_ptr().cast::<V>();
         // SAFETY: `rows` is at most `PANEL`, and a block at most `BLOCK` long, so what is written and read of
         // `widened` and `waiting` is inside of them. Before a tile reads elements or lanes they have been written: by
-        // `widen`, and by the loop over the lanes. Columns `c..c + C` exist by the conditions of the loop.
+        // `widen`, and by the tiles of the first block, which there is even where it is empty.
         unsafe {
-            for c in 0..count {
-                for r in 0..rows {
-                    waiting.add(c * PANEL + r).write(V::zero());
-                }
-            }
-            for k in (0..cols).step_by(BLOCK) {
+            let mut k = 0;
+            loop {
                 let len = BLOCK.min(cols - k);
                 with_storage!(self.job.weights().storage(), E => self.widen::<V, E>(k, len, rows, w));
-                let mut c = 0;
-                while c < count {
-                    let x = Columns::apart(self.inputs(input + c, k));
-                    let lanes = waiting.add(c * PANEL);
-                    c += match count - c {
-                        1 => part::<V, 1>(w, rows, x, len, lanes),
-                        2 | 4 => part::<V, 2>(w, rows, x, len, lanes),
-                        _ => part::<V, 3>(w, rows, x, len, lanes),
-                    };
+                let x = self.inputs(input, k);
+                if k == 0 {
+                    tiles::<V, true>(w, rows, x, count, len, waiting);
+                } else {
+                    tiles::<V, false>(w, rows, x, count, len, waiting);
+                }
+                k += len;
+                if k == cols {
+                    break;
                 }
             }
             for c in 0..count {
@@ -127,14 +123,45 @@ impl Panel<'_> {
     }
 }
 
-/// The tiles of `C` columns and all rows, 4 at a time, with their lanes taken from those that wait and put back; the
-/// number of columns.
+/// The tiles of `count` columns and all rows along `len` elements.
 ///
 /// # Safety
-/// As for [`tile`], for `rows` rows, a multiple of 4, [`BLOCK`] apart; `lanes` are [`PANEL`] for each column, and
-/// initialised.
+/// As for [`part`], for `count` columns.
 #[inline(always)]
-unsafe fn part<V: Vector, const C: usize>(
+unsafe fn tiles<V: Vector, const FIRST: bool>(
+    w: *const f32,
+    rows: usize,
+    x: Strided<f32>,
+    count: usize,
+    len: usize,
+    waiting: *mut V,
+) {
+    let mut c = 0;
+    while c < count {
+        // SAFETY: columns `c..c + C` exist by the conditions; the rest by the caller.
+        unsafe {
+            let lanes = waiting.add(c * PANEL);
+            let x = Columns::apart(Strided {
+                start: x.start.add(c * x.stride),
+                stride: x.stride,
+            });
+            c += match count - c {
+                1 => part::<V, 1, FIRST>(w, rows, x, len, lanes),
+                2 | 4 => part::<V, 2, FIRST>(w, rows, x, len, lanes),
+                _ => part::<V, 3, FIRST>(w, rows, x, len, lanes),
+            };
+        }
+    }
+}
+
+/// The tiles of `C` columns and all rows, 4 at a time, with their lanes taken from those that wait, or zero for the
+/// first block, and put back; the number of columns.
+///
+/// # Safety
+/// As for [`fetching_tile`], for `rows` rows, a multiple of 4, [`BLOCK`] apart; `lanes` are [`PANEL`] for each column,
+/// and initialised but for the first block.
+#[inline(always)]
+unsafe fn part<V: Vector, const C: usize, const FIRST: bool>(
     w: *const f32,
     rows: usize,
     x: Columns,
@@ -150,8 +177,10 @@ unsafe fn part<V: Vector, const C: usize>(
             };
             let lanes = lanes.add(r);
             let mut sums = [[V::zero(); 4]; C];
-            for c in 0..C {
-                sums[c] = lanes.add(c * PANEL).cast::<[V; 4]>().read();
+            if !FIRST {
+                for c in 0..C {
+                    sums[c] = lanes.add(c * PANEL).cast::<[V; 4]>().read();
+                }
             }
             fetching_tile::<V, Native, 4, C>(w, x, count, &mut sums, ());
             for c in 0..C {
