@@ -15,8 +15,8 @@
 # Left out, and why:
 #   the rest of the test crate   drives the program's command line, or shows at length what the above shows in short
 #   on armv7, attention, depends_neither, clips_are_transcribed
-#                                multiply-add is done by software there, on an emulator that moreover keeps 100 kB for
-#                                each thread that ever ran. Such kernels are the scalar ones, all of which i686 tests;
+#                                multiply-add is done by software there, on an emulator whose memory moreover grows with
+#                                every thread that ever ran. Such kernels are the scalar ones, all of which i686 tests;
 #                                the clips are those that are transcribed anyway, and more.
 #
 # The compiler is rustup's if it has the target. Otherwise it is Debian's: the installed one with the target's standard
