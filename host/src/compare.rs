@@ -50,6 +50,8 @@ pub(crate) struct Comparison {
     divergences: Vec<f64>,
     pub(crate) disagreements: Vec<Disagreement>,
     pub(crate) texts: Vec<Texts>,
+    /// What was odd about the audio, each with its file.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// Sums of squares.
@@ -121,6 +123,10 @@ impl Comparison {
                 alone.push(samples, &mut other)?;
             }
             comparison.texts.push(Texts::new(path, &text, &other));
+            let remarks = audio.remarks()?.into_iter();
+            comparison
+                .remarks
+                .extend(remarks.map(|line| format!("{}: {line}", path.display())));
         }
         Ok(comparison)
     }

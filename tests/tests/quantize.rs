@@ -400,17 +400,25 @@ fn rows_that_have_no_blocks_stay_and_are_told() {
     assert_eq!(run(["-d", arg(&out), arg(&file)]).code, Some(0));
 }
 
+/// A typing mistake would be noticed after minutes, if ever.
+#[test]
+fn a_storage_for_nothing_is_an_error() {
+    let out = tempfile::tempdir().unwrap();
+    let nano = goldens::nano_dir();
+    for part in ["nosuch=q8", "conv=q4", "ffn_norm=keep"] {
+        let to = out.path().join("out");
+        let args = ["quantize", arg(&nano), arg(&to), "--recipe", "q8", "--set", part];
+        let ran = run(args);
+        assert_eq!(ran.code, Some(2), "{part}: {ran:?}");
+        assert!(ran.stderr.contains(&format!("--set {part}: no matrix")), "{ran:?}");
+        assert!(!to.exists(), "{part}");
+    }
+}
+
 #[test]
 fn storages_can_be_set_by_name_and_the_last_counts() {
     let out = tempfile::tempdir().unwrap();
-    let set = [
-        "--set",
-        "attention=q8",
-        "--set",
-        "attention.wo=keep",
-        "--set",
-        "norm=q8",
-    ];
+    let set = ["--set", "attention=q8", "--set", "attention.wo=keep"];
     let nano = goldens::nano_dir();
     let args = ["quantize", arg(&nano), arg(out.path()), "--recipe", "q4"];
     let ran = run(args.into_iter().chain(set));
@@ -422,7 +430,11 @@ fn storages_can_be_set_by_name_and_the_last_counts() {
     assert_eq!(storage("layers.0.attention.wq"), "Q8");
     assert_eq!(storage("layers.0.attention.wo"), "BF16");
     assert_eq!(storage("layers.0.feed_forward.w1"), "Q4");
-    assert_eq!(storage("norm.weight"), "BF16", "what takes no blocks gets none");
+    assert_eq!(
+        storage("layers.0.attention_norm.weight"),
+        "BF16",
+        "what takes no blocks gets none"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `voxtral prime`, and the start that utterances share: sooner, with the same bits.
 
 use std::fs;
+use std::time::Duration;
 
 use voxtral_tests::program::{Ran, arg, clip, model, run};
 
@@ -68,6 +69,29 @@ fn primed_runs_have_the_same_bits_and_less_to_do() {
     assert_eq!(voxtral_tests::program::run(["prime", "-d", arg(dir)]).code, Some(0));
     bytes[last] ^= 1;
     assert_eq!(fs::read(&start).unwrap(), bytes);
+
+    // The fingerprint of a model is of a part of its weights, so none may have changed since.
+    let weights = fs::File::options()
+        .append(true)
+        .open(dir.join("consolidated.safetensors"))
+        .unwrap();
+    let later = fs::metadata(&start).unwrap().modified().unwrap() + Duration::from_secs(1);
+    weights.set_modified(later).unwrap();
+    let changed = run(&[]);
+    assert!(changed.stderr.contains("older than the weights"), "{changed:?}");
+    assert_eq!(encoded(&changed), all);
+
+    // A link in its place may lead to the weights themselves.
+    fs::remove_file(&start).unwrap();
+    std::os::unix::fs::symlink("consolidated.safetensors", &start).unwrap();
+    let before = fs::read(dir.join("consolidated.safetensors")).unwrap();
+    let refused = voxtral_tests::program::run(["prime", "-d", arg(dir)]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("not a regular file; remove it first"),
+        "{refused:?}"
+    );
+    assert!(fs::read(dir.join("consolidated.safetensors")).unwrap() == before);
 }
 
 #[test]

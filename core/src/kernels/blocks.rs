@@ -20,6 +20,8 @@
 //! instruction for integer products adds up on every set. So 8 sums, one per block, grow side by side along a whole
 //! group without moving between lanes; they meet their 8 scales, which lie side by side as well, once per group; and
 //! the order of columns in memory is their own, so that neither activations nor rows of embeddings need sorting.
+//! Armv8.6's matrix products (i8mm) are not used for that reason: each of their sums runs over 8 neighbours, hence over
+//! two blocks with scales of their own.
 
 use super::matrix::{Element, F16};
 

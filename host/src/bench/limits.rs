@@ -47,6 +47,8 @@ impl Resource {
 pub(crate) struct Limit {
     /// In the resource's unit; `None` if no window counted.
     pub(crate) rate: Option<Spread>,
+    /// The median of the windows that counted, else of all, which is good enough to tell by what something is bound.
+    usual: Option<f64>,
     /// Windows that counted.
     pub(crate) windows: usize,
     /// Windows that others disturbed.
@@ -96,8 +98,7 @@ impl<'m> Limits<'m> {
     /// Holds everything against these from now on.
     pub(super) fn hold(&mut self, measured: &Measured) {
         self.streams = measured.streams;
-        let rate = |limit: &Limit| limit.rate.map(|rate| rate.median);
-        if let (Some(read), Some(multiply_add)) = (rate(&measured.read), rate(&measured.multiply_add)) {
+        if let (Some(read), Some(multiply_add)) = (measured.read.usual, measured.multiply_add.usual) {
             self.rates = [read, multiply_add];
         }
     }
@@ -178,7 +179,7 @@ impl<'m> Limits<'m> {
             }
         }
         let [reads @ .., multiply_add] = tries.map(Try::end);
-        let median = |limit: &Limit| limit.rate.map_or(0.0, |rate| rate.median);
+        let median = |limit: &Limit| limit.usual.unwrap_or_default();
         let fastest = reads.iter().map(median).fold(0.0, f64::max);
         let (streams, read) = (1..=MAX_STREAMS)
             .zip(reads)
@@ -197,30 +198,33 @@ impl<'m> Limits<'m> {
 /// Windows of one loop.
 struct Try {
     rates: Vec<f64>,
-    discarded: usize,
+    disturbed: Vec<f64>,
 }
 
 impl Try {
     const fn new() -> Self {
         Self {
             rates: Vec::new(),
-            discarded: 0,
+            disturbed: Vec::new(),
         }
     }
 
     fn add(&mut self, (rate, window): (f64, Window), anyway: bool) {
         if window.disturbed && !anyway {
-            self.discarded += 1;
+            self.disturbed.push(rate);
         } else {
             self.rates.push(rate);
         }
     }
 
     fn end(self) -> Limit {
+        let (windows, discarded) = (self.rates.len(), self.disturbed.len());
+        let rate = Spread::of(self.rates);
         Limit {
-            windows: self.rates.len(),
-            rate: Spread::of(self.rates),
-            discarded: self.discarded,
+            windows,
+            usual: rate.or_else(|| Spread::of(self.disturbed)).map(|rate| rate.median),
+            rate,
+            discarded,
         }
     }
 }

@@ -54,6 +54,9 @@ pub(super) fn run(args: &Compare) -> Result<ExitCode, Error> {
         heard += 1;
     })?;
     console.end_bar();
+    for remark in &comparison.remarks {
+        console.error(format_args!("{remark}"));
+    }
     let text = if args.json {
         json(args, &comparison)
     } else {

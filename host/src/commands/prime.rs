@@ -1,6 +1,7 @@
 //! `voxtral prime`: the start that all utterances share, written beside the model.
 
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -14,6 +15,7 @@ use super::options::{ModelOptions, SessionOptions, ThreadOptions};
 use crate::error::Error;
 use crate::interrupt;
 use crate::kernels;
+use crate::model::FILES;
 use crate::start::start_file_name;
 use crate::transcriber::Transcriber;
 
@@ -47,7 +49,12 @@ pub(super) fn run(args: &Prime) -> Result<ExitCode, Error> {
     let layout = transcriber.layout();
     let path: PathBuf = directory.join(start_file_name(layout, kernels::choose().class()));
     let bytes = transcriber.start().unwrap_or_default();
-    let mut file = NewFile::create(&path, &[], false)?;
+    // A link there may lead to anything, and a FIFO waits for somebody.
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; remove it first");
+        return Err(Error::File { path, source });
+    }
+    let mut file = NewFile::create(&path, &FILES.map(|name| directory.join(name)), false)?;
     file.write_all(bytes).map_err(Error::Output)?;
     file.keep().map_err(Error::Output)?;
     console.note(format_args!(

@@ -54,9 +54,12 @@ pub(super) fn run(args: &Quantize) -> Result<ExitCode, Error> {
     let out = Directory::create(&args.from, &args.to)?;
     interrupt::let_work_end();
     let pool = args.threads.pool();
-    let activations = Activations::gather(&model, &args.calibrate, &pool, |_, _| interrupted())?;
     let source = WeightsFile::open(&args.from.join(FILES[0]))?;
     let plan = Plan::new(&source, model.params(), args.recipe, &args.set)?;
+    let activations = Activations::gather(&model, &args.calibrate, &pool, |_, _| interrupted())?;
+    for remark in &activations.remarks {
+        console.error(format_args!("{remark}"));
+    }
 
     let path = args.to.join(FILES[0]);
     let inputs = FILES.map(|file| args.from.join(file));

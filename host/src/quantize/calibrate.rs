@@ -17,6 +17,8 @@ use crate::transcriber::{Decided, Listener, Transcriber};
 #[derive(Default)]
 pub(crate) struct Activations {
     means: HashMap<String, Vec<f32>>,
+    /// What was odd about the audio, each with its file.
+    pub(crate) remarks: Vec<String>,
 }
 
 impl Activations {
@@ -39,6 +41,7 @@ impl Activations {
         let mut transcriber = Transcriber::new(model, &options, executor)?;
         transcriber.set_interrupt(crate::interrupt::flag());
         let mut sums = Sums::default();
+        let mut remarks = Vec::new();
         let mut samples = vec![0.0; SAMPLE_RATE];
         for path in files {
             let mut audio = AudioFile::open(path)?;
@@ -52,6 +55,8 @@ impl Activations {
                 watch(path, second)?;
             }
             transcriber.finish_to(&mut Silent, &mut sums)?;
+            let lines = audio.remarks()?.into_iter();
+            remarks.extend(lines.map(|line| format!("{}: {line}", path.display())));
         }
         let mean = |(name, (rows, squares)): (String, (u64, Vec<f64>))| {
             let means = squares.into_iter().map(|square| (square / rows as f64) as f32);
@@ -63,6 +68,7 @@ impl Activations {
                 .into_iter()
                 .map(|(role, sum)| mean((role.to_string(), sum)))
                 .collect(),
+            remarks,
         })
     }
 

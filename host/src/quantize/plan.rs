@@ -49,7 +49,7 @@ impl<'a> Plan<'a> {
     /// The plan for a model.
     ///
     /// # Errors
-    /// [`Error::AlreadyQuantised`].
+    /// [`Error::AlreadyQuantised`], and [`Error::Usage`] if an override is for nothing.
     pub(crate) fn new(
         source: &'a WeightsFile,
         params: &Params,
@@ -58,6 +58,15 @@ impl<'a> Plan<'a> {
     ) -> Result<Self, Error> {
         let roles: HashMap<String, Role> = Role::all(params).map(|role| (role.to_string(), role)).collect();
         let header = source.header();
+        for other in overrides {
+            let fits = |(name, role): (&String, &Role)| role.takes_blocks() && other.of(name).is_some();
+            if !roles.iter().any(fits) {
+                return Err(Error::Usage(format!(
+                    "--set {other}: no matrix that may be blocks has {:?} in its name (`voxtral inspect` lists the names)",
+                    other.part()
+                )));
+            }
+        }
         let mut tensors = Vec::with_capacity(header.len());
         for tensor in header.iter_by_offset() {
             let name = tensor.name().to_string();

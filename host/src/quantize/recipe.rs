@@ -1,5 +1,7 @@
 //! Which storage each tensor gets.
 
+use std::fmt;
+
 use clap::ValueEnum;
 use voxtral_core::format::params::Params;
 use voxtral_core::kernels::Storage;
@@ -63,6 +65,17 @@ pub(crate) struct Override {
     storage: Option<Storage>,
 }
 
+impl fmt::Display for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let storage = match self.storage {
+            Some(Storage::Q8) => "q8",
+            Some(_) => "q4",
+            None => "keep",
+        };
+        write!(f, "{}={storage}", self.part)
+    }
+}
+
 impl Override {
     /// Takes an argument apart.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -81,6 +94,11 @@ impl Override {
             part: part.into(),
             storage,
         })
+    }
+
+    /// What the names of its tensors have in them.
+    pub(super) fn part(&self) -> &str {
+        &self.part
     }
 
     /// Its storage for a tensor, if that is one of its.
