@@ -123,10 +123,7 @@ impl Comparison {
                 alone.push(samples, &mut other)?;
             }
             comparison.texts.push(Texts::new(path, &text, &other));
-            let remarks = audio.remarks()?.into_iter();
-            comparison
-                .remarks
-                .extend(remarks.map(|line| format!("{}: {line}", path.display())));
+            comparison.remarks.extend(audio.remarks_on(path)?);
         }
         Ok(comparison)
     }

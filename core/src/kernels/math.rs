@@ -37,7 +37,7 @@ pub(super) trait Number: Copy {
     /// `negative` where this is below 0, else `otherwise`.
     unsafe fn if_negative(self, negative: Self, otherwise: Self) -> Self;
     /// `self * 2^n` for `-152 < n < 129`, of which `shifted` is [`ROUND`]` + n`, in two factors: n goes beyond the
-    /// exponents of one f32. They are `2^(n >> 1)` and the rest, the smaller first.
+    /// exponents of one f32. First comes `2^(n >> 1)`, then the rest.
     unsafe fn times_two_to(self, shifted: Self) -> Self;
 }
 

@@ -219,6 +219,15 @@ impl AudioFile {
         Ok(lines)
     }
 
+    /// [`AudioFile::remarks`], each with the file in front of it.
+    ///
+    /// # Errors
+    /// As [`AudioFile::remarks`].
+    pub(crate) fn remarks_on(&self, path: &Path) -> Result<impl Iterator<Item = String>, Error> {
+        let lines = self.remarks()?.into_iter();
+        Ok(lines.map(move |line| format!("{}: {line}", path.display())))
+    }
+
     /// What was odd about the audio so far, but for what only says that it did not go on.
     pub(crate) fn remarks_so_far(&self) -> Vec<String> {
         let mut lines = self.mistaken_line();

@@ -77,8 +77,8 @@ impl Hearing<'_> {
                 seconds(samples_read)
             ));
         }
-        for line in audio.remarks()? {
-            self.console.error(format_args!("{}: {line}", path.display()));
+        for line in audio.remarks_on(path)? {
+            self.console.error(format_args!("{line}"));
         }
         Ok(())
     }

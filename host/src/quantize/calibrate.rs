@@ -55,8 +55,7 @@ impl Activations {
                 watch(path, second)?;
             }
             transcriber.finish_to(&mut Silent, &mut sums)?;
-            let lines = audio.remarks()?.into_iter();
-            remarks.extend(lines.map(|line| format!("{}: {line}", path.display())));
+            remarks.extend(audio.remarks_on(path)?);
         }
         let mean = |(name, (rows, squares)): (String, (u64, Vec<f64>))| {
             let means = squares.into_iter().map(|square| (square / rows as f64) as f32);
