@@ -94,6 +94,7 @@ impl Comparison {
             Ok::<_, Error>(transcriber)
         };
         let (mut first, mut second, mut alone) = (transcriber(a)?, transcriber(b)?, transcriber(b)?);
+        let [of_first, of_second] = names.map(of_model);
         let mut comparison = Self::default();
         // As many samples at a time as a pass takes: what the one computed waits for the other.
         let mut samples = vec![0.0; options.chunk.min(MOST_POSITIONS) * voxtral_core::layout::SAMPLES_PER_POSITION];
@@ -109,18 +110,22 @@ impl Comparison {
                 let read = audio.read(&mut samples)?;
                 let samples = &samples[..read];
                 if read == 0 {
-                    first.finish_probed(&mut text, &mut leader)?;
-                    second.finish_probed(&mut std::io::sink(), &mut comparison.follower(index, &mut leader))?;
-                    alone.finish(&mut other)?;
+                    first.finish_probed(&mut text, &mut leader).map_err(of_first)?;
+                    second
+                        .finish_probed(&mut std::io::sink(), &mut comparison.follower(index, &mut leader))
+                        .map_err(of_second)?;
+                    alone.finish(&mut other).map_err(of_second)?;
                     break;
                 }
-                first.push_probed(samples, &mut text, &mut leader)?;
-                second.push_probed(
-                    samples,
-                    &mut std::io::sink(),
-                    &mut comparison.follower(index, &mut leader),
-                )?;
-                alone.push(samples, &mut other)?;
+                first.push_probed(samples, &mut text, &mut leader).map_err(of_first)?;
+                second
+                    .push_probed(
+                        samples,
+                        &mut std::io::sink(),
+                        &mut comparison.follower(index, &mut leader),
+                    )
+                    .map_err(of_second)?;
+                alone.push(samples, &mut other).map_err(of_second)?;
             }
             comparison.texts.push(Texts::new(path, &text, &other));
             comparison.remarks.extend(audio.remarks_on(path)?);
@@ -210,6 +215,17 @@ impl Comparison {
 
 /// Most positions whose values wait at a time.
 const MOST_POSITIONS: usize = 25;
+
+/// Says of which model it is that its session fails.
+fn of_model(directory: &Path) -> impl Fn(Error) -> Error + Copy + '_ {
+    move |error| match error {
+        Error::Session(_) => Error::OfModel {
+            directory: directory.into(),
+            source: Box::new(error),
+        },
+        error => error,
+    }
+}
 
 /// What a stage is called.
 fn name(stage: Stage) -> String {

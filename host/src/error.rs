@@ -144,6 +144,13 @@ pub enum Error {
     Layout(LayoutError),
     /// The session refuses.
     Session(SessionError),
+    /// One of several models fails.
+    OfModel {
+        /// Its directory.
+        directory: PathBuf,
+        /// What is wrong.
+        source: Box<Error>,
+    },
     /// Text of a token cannot be found.
     Text(Box<tekken::Error>),
     /// Text cannot be written.
@@ -284,6 +291,7 @@ impl fmt::Display for Error {
             Self::Audio { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Layout(source) => source.fmt(f),
             Self::Session(source) => source.fmt(f),
+            Self::OfModel { directory, source } => write!(f, "{}: {source}", directory.display()),
             Self::Text(source) => write!(f, "{}: {source}", FILES[2]),
             Self::Output(source) => write!(f, "cannot write the output: {source}"),
             Self::NoModel => write!(
@@ -357,7 +365,7 @@ impl std::error::Error for Error {
             | Self::Usage(_)
             | Self::Interrupted => None,
             Self::Encode { source, .. } => Some(source),
-            Self::FromEnvironment { source, .. } => Some(source),
+            Self::FromEnvironment { source, .. } | Self::OfModel { source, .. } => Some(source),
             Self::Safetensors { source, .. } => Some(source),
             Self::Params { source, .. } => Some(&**source),
             Self::Tekken { source, .. } | Self::Text(source) => Some(&**source),
@@ -383,7 +391,10 @@ impl Error {
             Self::OneInput | Self::OutputIsInput { .. } | Self::Usage(_) => true,
             Self::Layout(source) => matches!(
                 source,
-                LayoutError::Delay { .. } | LayoutError::EmptyChunk | LayoutError::Window { .. }
+                LayoutError::Delay { .. }
+                    | LayoutError::EmptyChunk
+                    | LayoutError::Window { .. }
+                    | LayoutError::Batch { .. }
             ),
             _ => false,
         }

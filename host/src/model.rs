@@ -11,7 +11,7 @@ use voxtral_core::model::{self, Binding, Slot};
 
 use crate::error::Error;
 use crate::map::{Bytes, Mapper};
-use crate::recognise::Kind;
+use crate::recognise::{Kind, is_image};
 use crate::weights::WeightsFile;
 
 /// The files of a model directory: weights, sizes, vocabulary.
@@ -91,6 +91,12 @@ impl Model {
             source,
         };
         if !fs::metadata(directory).map_err(refuse)?.is_dir() {
+            if is_image(directory) {
+                return Err(Error::NotWeights {
+                    path: directory.into(),
+                    found: Kind::Image,
+                });
+            }
             return Err(refuse(io::Error::new(io::ErrorKind::NotADirectory, "not a directory")));
         }
         if is_hugging_face(directory) {

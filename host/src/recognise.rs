@@ -4,11 +4,14 @@
 //! are a number.
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use voxtral_core::format::image::Image;
 use voxtral_core::format::safetensors;
 
 use crate::error::Error;
+use crate::map::Bytes;
 use crate::model::{FILES, download_hint};
 
 /// Bytes from the start of a file that are looked at.
@@ -50,6 +53,8 @@ pub enum Kind {
     PyTorch,
     /// Weights for llama.cpp and its kin, GGUF or an older format of theirs.
     Gguf,
+    /// A model that was packed into one image for flash.
+    Image,
     /// Weights in another format.
     Other(&'static str),
 }
@@ -84,6 +89,7 @@ impl Kind {
             {
                 return Some(Self::Gguf);
             }
+            _ if Image::is_one(start) => return Some(Self::Image),
             _ if is(b"\x89HDF\r\n\x1A\n") => return Some(Self::Other("HDF5")),
             _ if is(b"\x93NUMPY") => return Some(Self::Other("NumPy")),
             _ if start.get(4..8) == Some(b"TFL3") => return Some(Self::Other("TensorFlow Lite")),
@@ -133,6 +139,7 @@ impl Kind {
             Self::Packed { unpack, .. } => format!("unpack it with {unpack} first"),
             Self::Tar => "unpack it with: tar -xf".into(),
             Self::Zip => "unpack it with unzip first".into(),
+            Self::Image => "give the directory that it was packed from".into(),
             Self::PyTorch | Self::Gguf | Self::Other(_) => {
                 format!("the engine reads the original safetensors files; {}", get(path))
             }
@@ -143,6 +150,14 @@ impl Kind {
     pub fn tell(&self, path: &Path) -> String {
         format!("this is {self}; {}", self.advice(path))
     }
+}
+
+/// Whether a regular file is a packed model by its first bytes.
+pub(crate) fn is_image(path: &Path) -> bool {
+    let mut start = [0; 8];
+    Bytes::file(path)
+        .and_then(|(mut file, _)| file.read_exact(&mut start))
+        .is_ok_and(|()| Image::is_one(&start))
 }
 
 /// Whether a JSON document is what the name promises.
@@ -165,6 +180,7 @@ impl fmt::Display for Kind {
             Self::Zip => f.write_str("a ZIP archive"),
             Self::PyTorch => f.write_str("a PyTorch checkpoint (pickle)"),
             Self::Gguf => f.write_str("a GGUF or GGML file, weights for llama.cpp"),
+            Self::Image => f.write_str("a model packed for flash"),
             Self::Other(format) => write!(f, "a file in the {format} format"),
         }
     }

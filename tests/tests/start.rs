@@ -3,7 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use voxtral_tests::program::{Ran, arg, clip, model, run};
+use safetensors::SafeTensors;
+use voxtral_tests::goldens;
+use voxtral_tests::program::{MODEL_FILES, Ran, arg, clip, model, run};
 
 /// Values behind a name in what `--debug` tells, one for each file.
 fn told(ran: &Ran, name: &str) -> Vec<String> {
@@ -99,4 +101,39 @@ fn the_built_in_model_needs_none() {
     let ran = run(["prime"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("-d DIR"), "{ran:?}");
+}
+
+/// Damaged weights of the decoder compute NaN, of which no start is made; the comparison says which model it is.
+#[test]
+fn damaged_weights_make_no_start() {
+    let directory = model();
+    let dir = directory.path();
+    let weights = dir.join(MODEL_FILES[0]);
+    let mut bytes = fs::read(&weights).unwrap();
+    let damaged = {
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let data = tensors.tensor("layers.0.feed_forward.w2.weight").unwrap().data();
+        data.as_ptr() as usize - bytes.as_ptr() as usize
+    };
+    // The values are bfloat16: all ones is a NaN.
+    bytes[damaged..damaged + 2].fill(0xFF);
+    fs::write(&weights, bytes).unwrap();
+
+    let image = dir.join("image.bin");
+    let nano = goldens::nano_dir();
+    let (file, _) = clip(0);
+    for args in [
+        &["prime", "-d", arg(dir)][..],
+        &["pack", "--prime", arg(dir), arg(&image)],
+        &["compare", arg(&nano), arg(dir), arg(&file)],
+    ] {
+        let ran = run(args.iter().copied());
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("the model computed NaN"), "{ran:?}");
+        if args[0] == "compare" {
+            assert!(ran.stderr.contains(&format!("{}: the model", dir.display())), "{ran:?}");
+        }
+    }
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.count(), MODEL_FILES.len(), "nothing was written");
 }

@@ -16,7 +16,7 @@ use voxtral_core::model::{BindError, Binding, Role};
 use crate::error::Error;
 use crate::map::{Bytes, Mapper};
 use crate::model::{FILES, Model, is_hugging_face};
-use crate::recognise::Kind;
+use crate::recognise::{Kind, is_image};
 use crate::shards::Checkpoint;
 use crate::weights::WeightsFile;
 
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Inspect) -> Result<ExitCode, Error> {
 
 /// The outer error ends the work, the inner one is told after the output is out.
 fn inspect(args: &Inspect, out: &mut dyn Write) -> Result<Result<(), Error>, Error> {
-    if super::pack::is_image(&args.path) {
+    if is_image(&args.path) {
         return packed::run(args, out);
     }
     let open = || {

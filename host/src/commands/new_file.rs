@@ -153,6 +153,18 @@ impl Drop for Place {
     }
 }
 
+/// The error for what the system says of writing a file.
+pub(super) fn unwritten(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    move |source| match source.kind() {
+        // Whoever read it has gone away.
+        io::ErrorKind::BrokenPipe => Error::Output(source),
+        _ => Error::File {
+            path: path.into(),
+            source,
+        },
+    }
+}
+
 /// Makes something under a name beside `path` that nothing has. The name is short, since that of `path` may be as
 /// long as names can be.
 fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {

@@ -9,13 +9,13 @@ use clap::Args;
 use voxtral_core::format::image::{self, Part, PartKind};
 
 use super::console::Console;
-use super::new_file::NewFile;
+use super::new_file::{NewFile, unwritten};
 use super::options::{SessionOptions, ThreadOptions};
+use super::prime::primed;
 use crate::error::Error;
 use crate::interrupt;
 use crate::map::{Bytes, Mapper};
 use crate::model::{FILES, Model};
-use crate::transcriber::Transcriber;
 
 /// Bytes between two looks at whether Ctrl-C was pressed.
 const PIECE: usize = 1 << 20;
@@ -68,8 +68,8 @@ pub(super) fn run(args: &Pack) -> Result<ExitCode, Error> {
     }
     let inputs = FILES.map(|name| args.directory.join(name));
     let mut file = NewFile::create(&args.out, &inputs, false)?;
-    let len = write(&parts, &mut file)?;
-    file.keep().map_err(Error::Output)?;
+    let len = write(&parts, &args.out, &mut file)?;
+    file.keep().map_err(unwritten(&args.out))?;
     console.note(format_args!(
         "{}: {} parts, {len} bytes",
         args.out.display(),
@@ -82,15 +82,12 @@ pub(super) fn run(args: &Pack) -> Result<ExitCode, Error> {
 fn start(args: &Pack, model: &Model, console: &Console) -> Result<Vec<u8>, Error> {
     let options = args.session.of(model, console)?;
     let pool = args.threads.pool();
-    let mut transcriber = Transcriber::new(model, &options, &pool)?;
-    transcriber.set_interrupt(interrupt::flag());
-    transcriber.keep_start()?;
-    transcriber.prime()?;
-    Ok(transcriber.start().unwrap_or_default().to_vec())
+    Ok(primed(model, &options, &pool)?.start().unwrap_or_default().to_vec())
 }
 
 /// Writes header and parts, and says how many bytes that were.
-fn write(parts: &[(PartKind, &[u8])], out: &mut dyn Write) -> Result<u64, Error> {
+fn write(parts: &[(PartKind, &[u8])], path: &Path, out: &mut dyn Write) -> Result<u64, Error> {
+    let refuse = unwritten(path);
     let mut entries: Vec<_> = parts
         .iter()
         .map(|&(kind, bytes)| Part {
@@ -102,28 +99,20 @@ fn write(parts: &[(PartKind, &[u8])], out: &mut dyn Write) -> Result<u64, Error>
         .collect();
     let mut header = vec![0; image::header_len(parts.len())];
     let len = image::write_header(&mut entries, &mut header)
-        .map_err(|error| Error::Output(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    out.write_all(&header).map_err(Error::Output)?;
+        .map_err(|error| refuse(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    out.write_all(&header).map_err(&refuse)?;
     let mut at = header.len() as u64;
     for (entry, (_, bytes)) in entries.iter().zip(parts) {
         // As flash is where nothing was programmed.
         let gap = vec![0xFF; (entry.offset - at) as usize];
-        out.write_all(&gap).map_err(Error::Output)?;
+        out.write_all(&gap).map_err(&refuse)?;
         for piece in bytes.chunks(PIECE) {
             if interrupt::flag().load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            out.write_all(piece).map_err(Error::Output)?;
+            out.write_all(piece).map_err(&refuse)?;
         }
         at = entry.offset + entry.len;
     }
     Ok(len)
-}
-
-/// Whether a file is a packed model by its first bytes.
-pub(super) fn is_image(path: &Path) -> bool {
-    let mut start = [0; 8];
-    std::fs::File::open(path)
-        .and_then(|mut file| io::Read::read_exact(&mut file, &mut start))
-        .is_ok_and(|()| image::Image::is_one(&start))
 }
