@@ -1,8 +1,9 @@
 //! Which kernels the program computes with.
 
-use voxtral_core::kernels::{Class, Kernels};
+use voxtral_core::kernels::{Class, InstructionSet, Kernels};
 
-/// The variable that asks for other kernels than the best: `scalar`, or `scalar-fused` for the class of AVX2 and NEON.
+/// The variable that asks for other kernels than the best: `scalar`, `scalar-fused` for the class of AVX2 and NEON, or
+/// the lower of two sets, `avx2` (without AVX-VNNI) and `neon` (without dot products).
 pub const VARIABLE: &str = "VOXTRAL_KERNELS";
 
 /// The best kernels of this machine, or what [`VARIABLE`] asks for. A [strange](strange_word) word asks for nothing.
@@ -24,6 +25,8 @@ fn asked(word: &str) -> Option<Kernels> {
     match word {
         "scalar" => Some(Kernels::scalar(Class::Separate)),
         "scalar-fused" => Some(Kernels::scalar(Class::Fused)),
+        "avx2" => Kernels::detected(InstructionSet::Avx2Fma),
+        "neon" => cfg!(target_arch = "aarch64").then(Kernels::baseline),
         _ => None,
     }
 }
@@ -33,7 +36,7 @@ fn best() -> Kernels {
     #[cfg(target_arch = "aarch64")]
     if std::arch::is_aarch64_feature_detected!("dotprod") {
         // SAFETY: the system says that its processors have it.
-        return unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::NeonDotprod) };
+        return unsafe { Kernels::assume(InstructionSet::NeonDotprod) };
     }
     Kernels::detect()
 }
@@ -47,6 +50,14 @@ mod tests {
         assert_eq!(named("scalar").name(), "scalar");
         assert_eq!(named("scalar-fused").name(), "scalar, fused");
         assert_eq!(named("").name(), best().name());
+        let avx2 = Kernels::detected(InstructionSet::Avx2Fma).unwrap_or_else(best);
+        assert_eq!(named("avx2").name(), avx2.name());
+        let neon = if cfg!(target_arch = "aarch64") {
+            "neon"
+        } else {
+            best().name()
+        };
+        assert_eq!(named("neon").name(), neon);
         assert_eq!(named("avx9").name(), best().name());
     }
 }

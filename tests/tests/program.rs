@@ -261,6 +261,22 @@ fn an_early_end_of_text_is_told() {
     );
 }
 
+/// A lower set than the best may be asked for, and gives the same words; `--version` says what is used.
+#[test]
+fn lower_kernels_may_be_asked_for() {
+    let (file, text) = clip(0);
+    for (word, name) in [("scalar", "scalar"), ("scalar-fused", "scalar, fused")] {
+        let with = |args: &[&str]| {
+            let output = voxtral().args(args).env("VOXTRAL_KERNELS", word).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(with(&[arg(&file), "--silent"]).trim_end(), text, "{word}");
+        let version = with(&["--version"]);
+        let told = version.lines().find_map(|line| line.strip_prefix("instruction set"));
+        assert_eq!(told.map(str::trim), Some(name), "{version}");
+    }
+}
+
 /// A word that names no kernels is told, and does nothing else.
 #[test]
 fn unknown_kernels_are_told() {

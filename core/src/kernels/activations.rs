@@ -8,11 +8,15 @@
 use super::blocks::{BLOCKS, GROUP, STEP};
 use super::ring::{bytes, bytes_mut};
 
-/// Values of f32 in front of a group's levels: its scales, then the sums of the levels of its blocks (i32).
+/// What sets whose instructions multiply unsigned with signed bytes add to levels of weights, once or twice.
+pub(super) const OFFSET: i32 = 64;
+
+/// Values of f32 in front of a group's levels: the scales of its blocks, then their corrections (i32): `-OFFSET` times
+/// the sum of a block's levels, which makes up for [`OFFSET`] in the weights.
 const FRONT: usize = 2 * BLOCKS;
 /// The same in bytes.
 pub(super) const FRONT_BYTES: usize = 4 * FRONT;
-/// Bytes of the scales, and of the sums.
+/// Bytes of the scales, and of the corrections.
 pub(super) const PART: usize = 4 * BLOCKS;
 /// Added to a value of at most 2^22 either way and so rounded to an integer, which is then in the lowest bits.
 const ROUNDING: f32 = 12_582_912.0;
@@ -28,7 +32,7 @@ pub const fn activations_len(n: usize, cols: usize) -> Option<usize> {
     n.checked_mul(cols.div_ceil(GROUP) * FRONT + cols.div_ceil(STEP) * (STEP / 4))
 }
 
-/// Rows of activations as 8 bits: each `[groups]` of `{ scales [8], sums of levels [8], levels [width] }`.
+/// Rows of activations as 8 bits: each `[groups]` of `{ scales [8], corrections [8], levels [width] }`.
 #[derive(Clone, Copy)]
 pub(super) struct Activations<'a> {
     bytes: &'a [u8],
@@ -65,12 +69,12 @@ pub(super) const fn group_start(index: usize) -> usize {
     index * (FRONT_BYTES + GROUP)
 }
 
-/// The parts of a group: scales, sums of levels, and levels.
+/// The parts of a group: scales, corrections, and levels.
 #[inline(always)]
 pub(super) fn parts(group: &[u8]) -> (&[u8], &[u8], &[u8]) {
     let (scales, rest) = group.split_at(PART);
-    let (sums, levels) = rest.split_at(PART);
-    (scales, sums, levels)
+    let (corrections, levels) = rest.split_at(PART);
+    (scales, corrections, levels)
 }
 
 /// Quantises rows of `cols` activations, a multiple of [`STEP`], into `out`, [`activations_len`] long.
@@ -138,9 +142,9 @@ fn quantise_group(x: &[f32], out: &mut [u8]) {
         }
     }
     let (front, back) = front.split_at_mut(PART);
-    for (l, (scale, sum)) in front.chunks_exact_mut(4).zip(back.chunks_exact_mut(4)).enumerate() {
+    for (l, (scale, correction)) in front.chunks_exact_mut(4).zip(back.chunks_exact_mut(4)).enumerate() {
         scale.copy_from_slice(&scales[l].to_ne_bytes());
-        let of_block = sums[4 * l..4 * l + 4].iter().sum::<i32>();
-        sum.copy_from_slice(&of_block.to_ne_bytes());
+        let sum = sums[4 * l..4 * l + 4].iter().sum::<i32>();
+        correction.copy_from_slice(&(-OFFSET * sum).to_ne_bytes());
     }
 }

@@ -23,6 +23,8 @@ pub enum Class {
 pub enum InstructionSet {
     /// x86-64 with AVX2, FMA and F16C, and vector registers that the system saves.
     Avx2Fma,
+    /// These with AVX-VNNI, for integers.
+    Avx2Vnni,
     /// NEON with the dot product extension (FEAT_DotProd), for integers.
     NeonDotprod,
 }
@@ -66,12 +68,29 @@ impl Kernels {
 
     /// The best set that core can detect by itself (CPUID on x86-64), else the baseline.
     pub fn detect() -> Self {
+        Self::detected(InstructionSet::Avx2Vnni)
+            .or_else(|| Self::detected(InstructionSet::Avx2Fma))
+            .unwrap_or_else(Self::baseline)
+    }
+
+    /// The kernels of a set that core can detect by itself (CPUID on x86-64), if the machine has it.
+    pub fn detected(set: InstructionSet) -> Option<Self> {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        if super::x86::has_avx2_fma() {
+        {
+            use super::x86::{Has, has};
+            let wanted = match set {
+                InstructionSet::Avx2Fma => Has::Avx2Fma,
+                InstructionSet::Avx2Vnni => Has::Avx2Vnni,
+                InstructionSet::NeonDotprod => return None,
+            };
             // SAFETY: that is the question just asked.
-            return unsafe { Self::assume(InstructionSet::Avx2Fma) };
+            (has() >= wanted).then(|| unsafe { Self::assume(set) })
         }
-        Self::baseline()
+        #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+        {
+            let _ = set;
+            None
+        }
     }
 
     /// The kernels of a set that the caller knows this machine to have; the baseline where the build has none for it.
@@ -83,6 +102,10 @@ impl Kernels {
             #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
             InstructionSet::Avx2Fma => Self {
                 table: &super::x86::avx2::TABLE,
+            },
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+            InstructionSet::Avx2Vnni => Self {
+                table: &super::x86::avx2::VNNI_TABLE,
             },
             #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
             InstructionSet::NeonDotprod => Self {
@@ -98,8 +121,7 @@ impl Kernels {
         self.table.class
     }
 
-    /// A short name for people: "scalar", "scalar, fused", "avx2+fma", "neon" or
-    /// "neon+dotprod".
+    /// A short name for people: "scalar", "scalar, fused", "avx2+fma", "avx2+fma+vnni", "neon" or "neon+dotprod".
     pub const fn name(&self) -> &'static str {
         self.table.name
     }

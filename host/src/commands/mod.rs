@@ -41,7 +41,8 @@ const USAGE_STATUS: u8 = 2;
 
 const AFTER_HELP: &str = "\
 Environment:
-  VOXTRAL_MODEL  Directory of the model, where -d is not given
+  VOXTRAL_MODEL    Directory of the model, where -d is not given
+  VOXTRAL_KERNELS  Lower instruction set than the best of this machine: avx2, neon, scalar-fused or scalar
 
 Exit status:
     0  Success
@@ -105,7 +106,7 @@ pub fn main() -> ExitCode {
     };
     if let Some(word) = kernels::strange_word() {
         console::tell(format_args!(
-            "{}={word:?} names no kernels (scalar, scalar-fused), so the best are used",
+            "{}={word:?} names no kernels of this machine (scalar, scalar-fused, avx2, neon), so the best are used",
             kernels::VARIABLE
         ));
     }

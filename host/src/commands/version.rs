@@ -3,11 +3,9 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use voxtral_core::kernels::Kernels;
+use crate::{audio, kernels};
 
-use crate::audio;
-
-/// Version, target, the kernels that this machine gets, and what is built in.
+/// Version, target, the kernels that a run here gets, and what is built in.
 pub(super) fn text() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let features = match env!("VOXTRAL_FEATURES") {
@@ -18,7 +16,7 @@ pub(super) fn text() -> &'static str {
         let formats = audio::formats().join(", ");
         let lines = [
             ("target", env!("VOXTRAL_TARGET")),
-            ("instruction set", Kernels::detect().name()),
+            ("instruction set", kernels::choose().name()),
             ("features", features),
             ("audio", &formats),
         ];

@@ -15,7 +15,7 @@ mod linear;
 #[cfg(not(debug_assertions))]
 mod misuse;
 
-use voxtral_core::kernels::{Class, Kernels, Ops, Serial};
+use voxtral_core::kernels::{Class, InstructionSet, Kernels, Ops, Serial};
 
 /// Both scalar classes, and what this machine has besides.
 fn all_kernels() -> Vec<Kernels> {
@@ -23,12 +23,14 @@ fn all_kernels() -> Vec<Kernels> {
     let mut all = vec![
         Kernels::scalar(Class::Separate),
         Kernels::scalar(Class::Fused),
-        Kernels::detect(),
+        Kernels::baseline(),
     ];
+    let sets = [InstructionSet::Avx2Fma, InstructionSet::Avx2Vnni];
+    all.extend(sets.into_iter().filter_map(Kernels::detected));
     #[cfg(target_arch = "aarch64")]
     if std::arch::is_aarch64_feature_detected!("dotprod") {
         // SAFETY: std has just found the set.
-        let dotprod = unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::NeonDotprod) };
+        let dotprod = unsafe { Kernels::assume(InstructionSet::NeonDotprod) };
         assert_eq!((dotprod.name(), dotprod.class()), ("neon+dotprod", Class::Fused));
         all.push(dotprod);
     }
@@ -50,10 +52,19 @@ fn kernels_say_what_they_are() {
         && std::is_x86_feature_detected!("fma")
         && std::is_x86_feature_detected!("f16c")
     {
-        assert_eq!(Kernels::detect().name(), "avx2+fma");
         // SAFETY: std has just found the set.
-        let assumed = unsafe { Kernels::assume(voxtral_core::kernels::InstructionSet::Avx2Fma) };
-        assert_eq!((assumed.name(), assumed.class()), ("avx2+fma", Class::Fused));
+        let assumed = unsafe { Kernels::assume(InstructionSet::Avx2Fma) };
+        let detected = Kernels::detected(InstructionSet::Avx2Fma).expect("std has found it");
+        for kernels in [assumed, detected] {
+            assert_eq!((kernels.name(), kernels.class()), ("avx2+fma", Class::Fused));
+        }
+        match Kernels::detected(InstructionSet::Avx2Vnni) {
+            Some(kernels) => {
+                assert_eq!((kernels.name(), kernels.class()), ("avx2+fma+vnni", Class::Fused));
+                assert_eq!(Kernels::detect().name(), kernels.name());
+            }
+            None => assert_eq!(Kernels::detect().name(), "avx2+fma"),
+        }
     }
     let detected = Kernels::detect();
     assert_eq!(Ops::new(detected, &Serial).kernels().name(), detected.name());

@@ -21,12 +21,6 @@ impl<const DOT: bool> Integers for Lanes<DOT> {
     type Sums = Sums;
 
     #[inline(always)]
-    unsafe fn no_sums() -> Sums {
-        // SAFETY: no memory is touched.
-        unsafe { [vdupq_n_s32(0); 2] }
-    }
-
-    #[inline(always)]
     unsafe fn bytes(from: *const u8) -> Bytes {
         // SAFETY: 32 bytes can be read, as bytes, which have no alignment.
         unsafe { [vld1q_s8(from.cast()), vld1q_s8(from.add(16).cast())] }
@@ -71,6 +65,16 @@ unsafe fn add<const DOT: bool>(w: int8x16_t, x: int8x16_t, mut sum: int32x4_t) -
     }
 }
 
+/// Sums of nothing: levels are signed here, and nothing is added to them.
+///
+/// # Safety
+/// The machine has the set.
+#[inline(always)]
+unsafe fn nothing() -> Sums {
+    // SAFETY: no memory is touched.
+    unsafe { [vdupq_n_s32(0); 2] }
+}
+
 /// The sums as f32.
 ///
 /// # Safety
@@ -97,13 +101,19 @@ impl<const DOT: bool> Products<Lanes<DOT>> for Q8 {
     }
 
     #[inline(always)]
+    unsafe fn begin(_x: *const u8) -> Sums {
+        // SAFETY: by the caller.
+        unsafe { nothing() }
+    }
+
+    #[inline(always)]
     unsafe fn add(w: Bytes, x: Bytes, sums: Sums) -> Sums {
         // SAFETY: no memory is touched.
         unsafe { [add::<DOT>(w[0], x[0], sums[0]), add::<DOT>(w[1], x[1], sums[1])] }
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Sums, _x: *const u8) -> Lanes<DOT> {
+    unsafe fn finish(sums: Sums) -> Lanes<DOT> {
         // SAFETY: no memory is touched.
         unsafe { widened(sums) }
     }
@@ -146,6 +156,12 @@ impl<const DOT: bool> Products<Lanes<DOT>> for Q4 {
     }
 
     #[inline(always)]
+    unsafe fn begin(_x: *const u8) -> Sums {
+        // SAFETY: by the caller.
+        unsafe { nothing() }
+    }
+
+    #[inline(always)]
     unsafe fn add(w: Bytes, x: Bytes, sums: Sums) -> Sums {
         // SAFETY: no memory is touched.
         unsafe { [add::<DOT>(w[0], x[0], sums[0]), add::<DOT>(w[1], x[1], sums[1])] }
@@ -172,7 +188,7 @@ impl<const DOT: bool> Products<Lanes<DOT>> for Q4 {
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Sums, _x: *const u8) -> Lanes<DOT> {
+    unsafe fn finish(sums: Sums) -> Lanes<DOT> {
         // SAFETY: no memory is touched.
         unsafe { widened(sums) }
     }

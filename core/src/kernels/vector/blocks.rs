@@ -37,8 +37,6 @@ pub(in super::super) trait Integers: Vector {
     type Bytes: Copy;
     /// 8 sums of products.
     type Sums: Copy;
-    /// Sums of nothing.
-    unsafe fn no_sums() -> Self::Sums;
     /// 32 bytes of any alignment. They can be read at `from`.
     unsafe fn bytes(from: *const u8) -> Self::Bytes;
     /// Asks for the line of memory at an address, which need not be one.
@@ -56,6 +54,8 @@ pub(in super::super) trait Products<V: Integers>: Levels {
     unsafe fn pair(from: *const u8) -> [Self::Ready; 2];
     /// The levels of the last 32 columns of a group: `4 * BITS` bytes at `from`.
     unsafe fn last(from: *const u8) -> Self::Ready;
+    /// What sums of a group begin with; `x` are the 8 corrections of the activations, i32 of any alignment.
+    unsafe fn begin(x: *const u8) -> V::Sums;
     /// Adds the products of 32 columns, each to the sum of its lane.
     unsafe fn add(w: Self::Ready, x: V::Bytes, sums: V::Sums) -> V::Sums;
     /// Adds the products of 64 columns, each to the sum of its lane.
@@ -64,9 +64,8 @@ pub(in super::super) trait Products<V: Integers>: Levels {
         // SAFETY: by the caller.
         unsafe { Self::add(w[1], x[1], Self::add(w[0], x[0], sums)) }
     }
-    /// The sums as f32, which is exact, of at most 32 products each; `x` are the 8 sums of the activations' levels,
-    /// i32 of any alignment.
-    unsafe fn finish(sums: V::Sums, x: *const u8) -> V;
+    /// The sums as f32, which is exact, of at most 32 products each.
+    unsafe fn finish(sums: V::Sums) -> V;
 }
 
 /// [`super::super::set::Set::linear`] for weights in blocks.
@@ -396,7 +395,10 @@ impl Map<'_> {
                 start: x.start.add(group_start(g)),
                 ..x
             };
-            let mut sums = [[V::no_sums(); R]; C];
+            let mut sums = [[L::begin(x.start.add(PART)); R]; C];
+            for c in 1..C {
+                sums[c] = [L::begin(x.start.add(c * x.stride + PART)); R];
+            }
             if width == GROUP {
                 products::<V, L, R, C>(w, x, GROUP, &mut sums);
             } else {
@@ -407,7 +409,7 @@ impl Map<'_> {
                 for c in 0..C {
                     let x = x.start.add(c * x.stride);
                     let scales = w_scales.mul(V::load_f32(x));
-                    lanes[c][r] = L::finish(sums[c][r], x.add(PART)).mul_add(scales, lanes[c][r]);
+                    lanes[c][r] = L::finish(sums[c][r]).mul_add(scales, lanes[c][r]);
                 }
             }
         }

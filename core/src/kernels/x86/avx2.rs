@@ -17,6 +17,27 @@ use super::super::vector::{self, Part, Vector};
 /// The kernels of this set.
 pub(in super::super) static TABLE: Table = table!(Avx2Fma, #[target_feature(enable = "avx2,fma,f16c")]);
 
+/// The same with AVX-VNNI's products of bytes for weights in blocks.
+pub(in super::super) static VNNI_TABLE: Table = Table {
+    name: "avx2+fma+vnni",
+    linear: linear_vnni,
+    ..TABLE
+};
+
+/// # Safety
+/// The machine has the set, and AVX-VNNI.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn linear_vnni(job: &Linear, band: &mut Band) {
+    // SAFETY: by the caller.
+    unsafe {
+        if job.weights().storage().is_blocks() {
+            vector::linear_blocks::<Lanes<true>>(job, band);
+        } else {
+            (TABLE.linear)(job, band);
+        }
+    }
+}
+
 struct Avx2Fma;
 
 // SAFETY comments below: "the set" is AVX2, FMA and F16C, which callers vouch for.
@@ -29,9 +50,9 @@ impl Set for Avx2Fma {
         // SAFETY: the caller vouches for the set.
         unsafe {
             if job.weights().storage().is_blocks() {
-                vector::linear_blocks::<Lanes>(job, band);
+                vector::linear_blocks::<Lanes<false>>(job, band);
             } else {
-                vector::linear::<Lanes>(job, band);
+                vector::linear::<Lanes<false>>(job, band);
             }
         }
     }
@@ -39,7 +60,7 @@ impl Set for Avx2Fma {
     #[inline(always)]
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::dot::<Lanes>(a, b) }
+        unsafe { vector::dot::<Lanes<false>>(a, b) }
     }
 
     #[inline(always)]
@@ -48,7 +69,7 @@ impl Set for Avx2Fma {
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn run(q: Rows, keys: Stored, ahead: *const u8, at: usize, scores: &mut [Scores]) {
             // SAFETY: the caller vouches for the set.
-            unsafe { vector::scores::<Lanes>(q, keys, ahead, at, scores) }
+            unsafe { vector::scores::<Lanes<false>>(q, keys, ahead, at, scores) }
         }
         // SAFETY: the caller vouches for the set.
         unsafe { run(q, keys, ahead, at, scores) }
@@ -60,7 +81,7 @@ impl Set for Avx2Fma {
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn run(p: &[Scores], at: usize, values: Stored, ahead: *const u8, y: &mut Band) {
             // SAFETY: the caller vouches for the set.
-            unsafe { vector::accumulate::<Lanes>(p, at, values, ahead, y) }
+            unsafe { vector::accumulate::<Lanes<false>>(p, at, values, ahead, y) }
         }
         // SAFETY: the caller vouches for the set.
         unsafe { run(p, at, values, ahead, y) }
@@ -69,32 +90,33 @@ impl Set for Avx2Fma {
     #[inline(always)]
     unsafe fn scale_and_max(scale: f32, max: f32, scores: &mut Scores) -> f32 {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::scale_and_max::<Lanes>(scale, max, scores) }
+        unsafe { vector::scale_and_max::<Lanes<false>>(scale, max, scores) }
     }
 
     #[inline(always)]
     unsafe fn exp_and_sum(max: f32, scores: &mut Scores) -> f32 {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::exp_and_sum::<Lanes>(max, scores) }
+        unsafe { vector::exp_and_sum::<Lanes<false>>(max, scores) }
     }
 
     #[inline(always)]
     unsafe fn silu_mul(gate: &mut [f32], up: &[f32]) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::silu_mul::<Lanes>(gate, up) }
+        unsafe { vector::silu_mul::<Lanes<false>>(gate, up) }
     }
 
     #[inline(always)]
     unsafe fn gelu(x: &mut [f32]) {
         // SAFETY: the caller vouches for the set.
-        unsafe { vector::gelu::<Lanes>(x) }
+        unsafe { vector::gelu::<Lanes<false>>(x) }
     }
 }
 
+/// Eight lanes; with AVX-VNNI's products of bytes or without.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes(pub(super) __m256);
+pub(super) struct Lanes<const VNNI: bool>(pub(super) __m256);
 
-impl Vector for Lanes {
+impl<const VNNI: bool> Vector for Lanes<VNNI> {
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: no memory is touched.

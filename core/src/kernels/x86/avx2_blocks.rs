@@ -1,29 +1,25 @@
-//! AVX2's integers: 32 bytes in a register, products of unsigned with signed bytes.
+//! AVX2's integers: 32 bytes in a register, products of unsigned with signed bytes; those of AVX-VNNI where there are.
 
 // Arithmetic intrinsics without pointers became safe to call after the oldest supported compiler.
 #![allow(unused_unsafe)]
 
+use core::arch::asm;
 use core::arch::x86_64::*;
 
+use super::super::activations::OFFSET;
 use super::super::blocks::{LEVELS, Q4, Q8};
 use super::super::vector::{Integers, Products};
 use super::avx2::Lanes;
 
-// SAFETY comments below: "the set" is AVX2, FMA and F16C, which callers vouch for.
-impl Integers for Lanes {
+// SAFETY comments below: "the set" is AVX2, FMA and F16C, with AVX-VNNI where `VNNI` says so, which callers vouch for.
+impl<const VNNI: bool> Integers for Lanes<VNNI> {
     type Bytes = __m256i;
     type Sums = __m256i;
 
     #[inline(always)]
-    unsafe fn no_sums() -> __m256i {
-        // SAFETY: no memory is touched.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
     unsafe fn bytes(from: *const u8) -> __m256i {
-        // SAFETY: 32 bytes can be read; the load is unaligned.
-        unsafe { _mm256_loadu_si256(from.cast()) }
+        // SAFETY: by the caller.
+        unsafe { bytes(from) }
     }
 
     #[inline(always)]
@@ -33,53 +29,120 @@ impl Integers for Lanes {
     }
 }
 
-/// Adds up 4 neighbouring products of unsigned bytes `a` and signed bytes `b` in every lane. Two of them fit 16 bits
-/// where `a` is at most 128 and `b` -127 to 127.
+/// # Safety
+/// 32 bytes can be read at `from`; the machine has the set.
+#[inline(always)]
+unsafe fn bytes(from: *const u8) -> __m256i {
+    // SAFETY: by the caller; the load is unaligned.
+    unsafe { _mm256_loadu_si256(from.cast()) }
+}
+
+/// Adds up 4 neighbouring products of unsigned bytes `a` and signed bytes `b` in every lane. Without AVX-VNNI `a` is at
+/// most 128 and `b` -127 to 127, so that two of them fit 16 bits.
 ///
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-unsafe fn add(a: __m256i, b: __m256i, sums: __m256i) -> __m256i {
-    // SAFETY: no memory is touched.
-    unsafe {
-        let pairs = _mm256_maddubs_epi16(a, b);
-        _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+unsafe fn add<const VNNI: bool>(a: __m256i, b: __m256i, sums: __m256i) -> __m256i {
+    if VNNI {
+        // SAFETY: the machine has AVX-VNNI.
+        unsafe { dot_products(a, b, sums) }
+    } else {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let pairs = _mm256_maddubs_epi16(a, b);
+            _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        }
     }
 }
 
-impl Products<Lanes> for Q8 {
+/// AVX-VNNI's [`add`], whose intrinsic is not stable in the oldest supported compiler.
+///
+/// # Safety
+/// The machine has AVX-VNNI.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn dot_products(a: __m256i, b: __m256i, mut sums: __m256i) -> __m256i {
+    // SAFETY: the instruction works on registers and nothing else, and the machine has it. AVX-512 has one of the same
+    // name, hence the prefix.
+    unsafe {
+        asm!(
+            "{{vex}} vpdpbusd {sums}, {a}, {b}",
+            sums = inout(ymm_reg) sums,
+            a = in(ymm_reg) a,
+            b = in(ymm_reg) b,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    sums
+}
+
+impl<const VNNI: bool> Products<Lanes<VNNI>> for Q8 {
     type Ready = __m256i;
 
     #[inline(always)]
     unsafe fn pair(from: *const u8) -> [__m256i; 2] {
-        // SAFETY: 64 bytes can be read; the loads are unaligned.
-        unsafe { [Lanes::bytes(from), Lanes::bytes(from.add(32))] }
+        // SAFETY: 64 bytes can be read.
+        unsafe {
+            [
+                <Q8 as Products<Lanes<VNNI>>>::last(from),
+                <Q8 as Products<Lanes<VNNI>>>::last(from.add(32)),
+            ]
+        }
     }
 
     #[inline(always)]
     unsafe fn last(from: *const u8) -> __m256i {
-        // SAFETY: 32 bytes can be read; the load is unaligned.
-        unsafe { Lanes::bytes(from) }
+        // SAFETY: 32 bytes can be read.
+        unsafe {
+            let levels = bytes(from);
+            if VNNI {
+                // 128 is added.
+                _mm256_xor_si256(levels, _mm256_set1_epi8(i8::MIN))
+            } else {
+                levels
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn begin(x: *const u8) -> __m256i {
+        // SAFETY: 32 bytes can be read.
+        unsafe {
+            if VNNI {
+                let once = bytes(x);
+                _mm256_add_epi32(once, once)
+            } else {
+                _mm256_setzero_si256()
+            }
+        }
     }
 
     #[inline(always)]
     unsafe fn add(w: __m256i, x: __m256i, sums: __m256i) -> __m256i {
-        // The size of the weights times the activations with the weights' sign. -128 has the size 128, as unsigned.
         // SAFETY: no memory is touched.
-        unsafe { add(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w), sums) }
+        unsafe {
+            if VNNI {
+                add::<VNNI>(w, x, sums)
+            } else {
+                // The size of the weights times the activations with the weights' sign. -128 has the size 128, as
+                // unsigned.
+                add::<VNNI>(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w), sums)
+            }
+        }
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: __m256i, _x: *const u8) -> Lanes {
+    unsafe fn finish(sums: __m256i) -> Lanes<VNNI> {
         // SAFETY: no memory is touched.
         Lanes(unsafe { _mm256_cvtepi32_ps(sums) })
     }
 }
 
-/// What makes the levels of Q4 unsigned: 1 to 126.
-const OFFSET: i8 = 64;
+// What is added to Q8 is twice the offset.
+const _: () = assert!(2 * OFFSET == 128);
 
-/// Indices of levels, one in every byte, to levels with the offset.
+/// Indices of levels, one in every byte, to levels with the offset: 1 to 126.
 ///
 /// # Safety
 /// The machine has the set.
@@ -89,7 +152,7 @@ unsafe fn looked_up(indices: __m256i) -> __m256i {
         let mut table = LEVELS;
         let mut i = 0;
         while i < 16 {
-            table[i] += OFFSET;
+            table[i] += OFFSET as i8;
             i += 1;
         }
         table
@@ -101,15 +164,15 @@ unsafe fn looked_up(indices: __m256i) -> __m256i {
     }
 }
 
-impl Products<Lanes> for Q4 {
+impl<const VNNI: bool> Products<Lanes<VNNI>> for Q4 {
     type Ready = __m256i;
 
     #[inline(always)]
     unsafe fn pair(from: *const u8) -> [__m256i; 2] {
-        // SAFETY: 32 bytes can be read; the load is unaligned.
+        // SAFETY: 32 bytes can be read.
         unsafe {
             let low = _mm256_set1_epi8(15);
-            let both = Lanes::bytes(from);
+            let both = bytes(from);
             let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(both), low);
             [looked_up(_mm256_and_si256(both, low)), looked_up(upper)]
         }
@@ -127,20 +190,20 @@ impl Products<Lanes> for Q4 {
     }
 
     #[inline(always)]
-    unsafe fn add(w: __m256i, x: __m256i, sums: __m256i) -> __m256i {
-        // SAFETY: no memory is touched.
-        unsafe { add(w, x, sums) }
+    unsafe fn begin(x: *const u8) -> __m256i {
+        // SAFETY: 32 bytes can be read.
+        unsafe { bytes(x) }
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: __m256i, x: *const u8) -> Lanes {
-        // Each product is too large by the offset times its activation: 64 times their sum in all.
-        // SAFETY: 32 bytes can be read; the load is unaligned.
-        unsafe {
-            let offsets = _mm256_slli_epi32::<6>(Lanes::bytes(x));
-            Lanes(_mm256_cvtepi32_ps(_mm256_sub_epi32(sums, offsets)))
-        }
+    unsafe fn add(w: __m256i, x: __m256i, sums: __m256i) -> __m256i {
+        // SAFETY: no memory is touched.
+        unsafe { add::<VNNI>(w, x, sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn finish(sums: __m256i) -> Lanes<VNNI> {
+        // SAFETY: no memory is touched.
+        Lanes(unsafe { _mm256_cvtepi32_ps(sums) })
     }
 }
-
-const _: () = assert!(OFFSET == 1 << 6);
