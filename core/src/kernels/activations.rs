@@ -19,7 +19,7 @@ pub(super) const FRONT_BYTES: usize = 4 * FRONT;
 /// Bytes of the scales, and of the corrections.
 pub(super) const PART: usize = 4 * BLOCKS;
 /// Added to a value of at most 2^22 either way and so rounded to an integer, which is then in the lowest bits.
-const ROUNDING: f32 = 12_582_912.0;
+pub(super) const ROUNDING: f32 = 12_582_912.0;
 /// Below this a reciprocal times 127 may be infinite: 2^-119.
 const TINY: f32 = f32::from_bits((127 - 119) << 23);
 /// Bits of infinity; those of NaNs are above.
@@ -82,11 +82,17 @@ pub(super) fn parts(group: &[u8]) -> (&[u8], &[u8], &[u8]) {
 /// Everything is element by element, or exact, so it has equal bits however a compiler arranges it.
 #[inline(always)]
 pub(super) fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
+    each_group(cols, x, out, quantise_group);
+}
+
+/// Calls `f` with each group of rows of `cols` activations and its memory in `out`.
+#[inline(always)]
+pub(super) fn each_group(cols: usize, x: &[f32], out: &mut [f32], f: impl Fn(&[f32], &mut [u8])) {
     let stride = activations_len(1, cols).unwrap_or(0);
     for (x, out) in x.chunks_exact(cols).zip(out.chunks_exact_mut(stride)) {
         let groups = bytes_mut(out).chunks_mut(FRONT_BYTES + GROUP);
         for (x, out) in x.chunks(GROUP).zip(groups) {
-            quantise_group(x, out);
+            f(x, out);
         }
     }
 }
@@ -116,6 +122,7 @@ pub(super) fn level_of(x: f32, inverse: f32) -> i8 {
     (x * inverse + ROUNDING).to_bits() as i8
 }
 
+/// What [`quantise`] does with a group of at most [`GROUP`] columns, whose memory is `out`.
 #[inline(always)]
 fn quantise_group(x: &[f32], out: &mut [u8]) {
     let mut sizes = [0u32; STEP];
@@ -124,27 +131,42 @@ fn quantise_group(x: &[f32], out: &mut [u8]) {
             *size = (*size).max(size_bits(*x));
         }
     }
-    let mut inverses = [0.0f32; STEP];
-    let mut scales = [0.0f32; BLOCKS];
+    let (scales, inverses) = scales_and_inverses(&sizes);
+    let (front, levels) = out.split_at_mut(FRONT_BYTES);
+    let mut columns = [0i32; STEP];
+    for (x, levels) in x.chunks_exact(STEP).zip(levels.chunks_exact_mut(STEP)) {
+        for i in 0..STEP {
+            let level = level_of(x[i], inverses[i]);
+            levels[i] = level as u8;
+            columns[i] += i32::from(level);
+        }
+    }
+    let sums = core::array::from_fn(|l| columns[4 * l..4 * l + 4].iter().sum());
+    write_front(&scales, &sums, front);
+}
+
+/// The scales of the blocks of a group, and the inverses of its columns, each of which has the largest [`size_bits`]
+/// that any column has whose number is the same modulo [`STEP`].
+#[inline(always)]
+pub(super) fn scales_and_inverses(sizes: &[u32; STEP]) -> ([f32; BLOCKS], [f32; STEP]) {
+    let (mut scales, mut inverses) = ([0.0f32; BLOCKS], [0.0f32; STEP]);
     for l in 0..BLOCKS {
         let size = sizes[4 * l..4 * l + 4].iter().fold(0, |a, &b| a.max(b));
         let (scale, inverse) = scale_and_inverse(size);
         scales[l] = scale;
         inverses[4 * l..4 * l + 4].fill(inverse);
     }
-    let (front, levels) = out.split_at_mut(FRONT_BYTES);
-    let mut sums = [0i32; STEP];
-    for (x, levels) in x.chunks_exact(STEP).zip(levels.chunks_exact_mut(STEP)) {
-        for i in 0..STEP {
-            let level = level_of(x[i], inverses[i]);
-            levels[i] = level as u8;
-            sums[i] += i32::from(level);
-        }
-    }
+    (scales, inverses)
+}
+
+/// Writes what stands before the levels of a group: `sums` are those of the levels of its blocks.
+#[inline(always)]
+pub(super) fn write_front(scales: &[f32; BLOCKS], sums: &[i32; BLOCKS], front: &mut [u8]) {
     let (front, back) = front.split_at_mut(PART);
-    for (l, (scale, correction)) in front.chunks_exact_mut(4).zip(back.chunks_exact_mut(4)).enumerate() {
-        scale.copy_from_slice(&scales[l].to_ne_bytes());
-        let sum = sums[4 * l..4 * l + 4].iter().sum::<i32>();
-        correction.copy_from_slice(&(-OFFSET * sum).to_ne_bytes());
+    for (to, scale) in front.chunks_exact_mut(4).zip(scales) {
+        to.copy_from_slice(&scale.to_ne_bytes());
+    }
+    for (to, sum) in back.chunks_exact_mut(4).zip(sums) {
+        to.copy_from_slice(&(-OFFSET * sum).to_ne_bytes());
     }
 }

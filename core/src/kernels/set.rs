@@ -39,6 +39,9 @@ pub(super) trait Set {
     /// The outputs of a linear map that lie in a band: its columns are rows of the weights.
     unsafe fn linear(job: &Linear, band: &mut Band);
 
+    /// [`super::activations::quantise`].
+    unsafe fn quantise(cols: usize, x: &[f32], out: &mut [f32]);
+
     /// The canonical dot product of two slices of one length.
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32;
 
@@ -71,7 +74,7 @@ pub(super) struct Table {
     pub(super) class: Class,
     /// [`Set::linear`].
     pub(super) linear: unsafe fn(&Linear, &mut Band),
-    /// [`super::activations::quantise`].
+    /// [`Set::quantise`].
     pub(super) quantise: unsafe fn(usize, &[f32], &mut [f32]),
     /// [`super::attention::attend`].
     pub(super) attention: unsafe fn(&Attention, &mut Band),
@@ -88,7 +91,6 @@ pub(super) struct Table {
 /// Makes the table of a [`Set`], whose functions are compiled with the given attributes.
 macro_rules! table {
     ($set:ty, $(#[$attribute:meta])*) => {{
-        use $crate::kernels::activations;
         use $crate::kernels::attention::{Attention, attend};
         use $crate::kernels::linear::Linear;
         use $crate::kernels::set::{self, Set, Table};
@@ -102,7 +104,8 @@ macro_rules! table {
         }
         $(#[$attribute])*
         unsafe fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
-            activations::quantise(cols, x, out);
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe { <$set>::quantise(cols, x, out) }
         }
         $(#[$attribute])*
         unsafe fn attention(job: &Attention, band: &mut Band) {

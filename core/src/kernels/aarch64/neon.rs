@@ -44,6 +44,12 @@ impl<const DOT: bool> Set for Neon<DOT> {
     }
 
     #[inline(always)]
+    unsafe fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::quantise::<Lanes<DOT>>(cols, x, out) }
+    }
+
+    #[inline(always)]
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
         // SAFETY: the caller vouches for the set.
         unsafe { vector::dot::<Lanes<DOT>>(a, b) }

@@ -27,6 +27,69 @@ impl<const DOT: bool> Integers for Lanes<DOT> {
     }
 
     #[inline(always)]
+    unsafe fn store_bytes(bytes: Bytes, to: *mut u8) {
+        // SAFETY: 32 bytes can be written, as bytes, which have no alignment.
+        unsafe {
+            vst1q_s8(to.cast(), bytes[0]);
+            vst1q_s8(to.add(16).cast(), bytes[1]);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn lowest_bytes(lanes: [Self; 4]) -> Bytes {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let halves = |Self(a, b): Self| {
+                let (a, b) = (vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
+                vcombine_u16(vmovn_u32(a), vmovn_u32(b))
+            };
+            let bytes = |a, b| vcombine_u8(vmovn_u16(halves(a)), vmovn_u16(halves(b)));
+            let [a, b, c, d] = lanes;
+            [vreinterpretq_s8_u8(bytes(a, b)), vreinterpretq_s8_u8(bytes(c, d))]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn no_sums() -> Sums {
+        // SAFETY: no memory is touched.
+        unsafe { [vdupq_n_s32(0); 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn add_bytes(bytes: Bytes, sums: Sums) -> Sums {
+        // SAFETY: no memory is touched.
+        unsafe {
+            [
+                vpadalq_s16(sums[0], vpaddlq_s8(bytes[0])),
+                vpadalq_s16(sums[1], vpaddlq_s8(bytes[1])),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn to_array(sums: Sums) -> [i32; 8] {
+        let mut array = [0; 8];
+        // SAFETY: the array has 8 places.
+        unsafe {
+            vst1q_s32(array.as_mut_ptr(), sums[0]);
+            vst1q_s32(array.as_mut_ptr().add(4), sums[1]);
+        }
+        array
+    }
+
+    #[inline(always)]
+    unsafe fn larger_bits(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let larger = |a, b| {
+                let (a, b) = (vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
+                vreinterpretq_f32_u32(vmaxq_u32(a, b))
+            };
+            Self(larger(self.0, b.0), larger(self.1, b.1))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: the instruction does nothing for addresses that cannot be read.
         unsafe {
@@ -65,16 +128,6 @@ unsafe fn add<const DOT: bool>(w: int8x16_t, x: int8x16_t, mut sum: int32x4_t) -
     }
 }
 
-/// Sums of nothing: levels are signed here, and nothing is added to them.
-///
-/// # Safety
-/// The machine has the set.
-#[inline(always)]
-unsafe fn nothing() -> Sums {
-    // SAFETY: no memory is touched.
-    unsafe { [vdupq_n_s32(0); 2] }
-}
-
 /// The sums as f32.
 ///
 /// # Safety
@@ -102,8 +155,9 @@ impl<const DOT: bool> Products<Lanes<DOT>> for Q8 {
 
     #[inline(always)]
     unsafe fn begin(_x: *const u8) -> Sums {
+        // Levels are signed here, and nothing is added to them.
         // SAFETY: by the caller.
-        unsafe { nothing() }
+        unsafe { Lanes::<DOT>::no_sums() }
     }
 
     #[inline(always)]
@@ -157,8 +211,9 @@ impl<const DOT: bool> Products<Lanes<DOT>> for Q4 {
 
     #[inline(always)]
     unsafe fn begin(_x: *const u8) -> Sums {
+        // Levels are signed here, and nothing is added to them.
         // SAFETY: by the caller.
-        unsafe { nothing() }
+        unsafe { Lanes::<DOT>::no_sums() }
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ mod tiles;
 use core::marker::PhantomData;
 
 use super::Class;
+use super::activations;
 use super::attention::Scores;
 use super::linear::Linear;
 use super::math;
@@ -61,6 +62,10 @@ impl<M: Mac> Set for Scalar<M> {
 
     unsafe fn linear(job: &Linear, band: &mut Band) {
         with_storage!(job.weights().storage(), E => linear_of::<E, M>(job, band), L => blocks::linear::<L, M>(job, band));
+    }
+
+    unsafe fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
+        activations::quantise(cols, x, out);
     }
 
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {

@@ -39,6 +39,18 @@ pub(in super::super) trait Integers: Vector {
     type Sums: Copy;
     /// 32 bytes of any alignment. They can be read at `from`.
     unsafe fn bytes(from: *const u8) -> Self::Bytes;
+    /// Writes 32 bytes. They can be written at `to`.
+    unsafe fn store_bytes(bytes: Self::Bytes, to: *mut u8);
+    /// The lowest byte of each of 32 lanes.
+    unsafe fn lowest_bytes(lanes: [Self; 4]) -> Self::Bytes;
+    /// Sums of nothing.
+    unsafe fn no_sums() -> Self::Sums;
+    /// Adds 4 neighbours each, signed, to the sums.
+    unsafe fn add_bytes(bytes: Self::Bytes, sums: Self::Sums) -> Self::Sums;
+    /// The sums.
+    unsafe fn to_array(sums: Self::Sums) -> [i32; 8];
+    /// Of every lane the one that is larger as an integer; neither has a sign.
+    unsafe fn larger_bits(self, b: Self) -> Self;
     /// Asks for the line of memory at an address, which need not be one.
     unsafe fn prefetch(address: *const u8);
 }
@@ -126,6 +138,12 @@ unsafe fn linear_of<V: Integers, L: Products<V>>(job: &Linear, band: &mut Band) 
 /// The lanes of a panel's rows for the columns of a pass, `[c][r]`; only those of the pass are ever written and read.
 type Waiting<V> = MaybeUninit<[[V; PANEL]; COLUMNS]>;
 
+/// The lanes of some rows, side by side, for columns `stride` lanes apart.
+struct Lanes<V> {
+    start: *mut V,
+    stride: usize,
+}
+
 /// A linear map, and how many groups its rows have.
 struct Map<'a> {
     job: &'a Linear<'a>,
@@ -205,29 +223,37 @@ impl Map<'_> {
         let first = band.start() + row;
         let count = band.height();
         let w = self.weights::<R>(first, step);
-        let len = SCALES + GROUP * L::BITS / 8;
         // SAFETY: `R` rows of weights and `count` of the input have all groups; the caller vouches for the set.
         unsafe {
             let mut lanes = [[V::zero(); 8]; FEW];
-            for g in 0..self.groups {
-                for r in 0..R {
+            for g in (0..self.groups).step_by(TOGETHER) {
+                let groups = g..self.groups.min(g + TOGETHER);
+                let mut r = 0;
+                while r < R {
+                    let rows = if r + 2 <= R { 2 } else { 1 };
                     let w = Strided {
                         start: w.start.add(r * w.stride),
-                        stride: 0,
+                        ..w
                     };
-                    let ahead = w.start.wrapping_add(g * len + AHEAD);
-                    for line in 0..len.div_ceil(64) {
-                        V::prefetch(ahead.wrapping_add(64 * line));
-                    }
                     let mut c = 0;
                     while c < count {
-                        c += match count - c {
-                            1 => self.row_group::<V, L, 1>(w, c, g, r, &mut lanes),
-                            2 => self.row_group::<V, L, 2>(w, c, g, r, &mut lanes),
-                            3 => self.row_group::<V, L, 3>(w, c, g, r, &mut lanes),
-                            _ => self.row_group::<V, L, 4>(w, c, g, r, &mut lanes),
+                        let lanes = Lanes {
+                            start: lanes.as_mut_ptr().cast::<V>().add(8 * c + r),
+                            stride: 8,
+                        };
+                        let groups = groups.clone();
+                        c += match (rows, count - c) {
+                            (1, 1) => self.tile::<V, L, 1, 1, true>(w, c, groups, lanes),
+                            (1, 2) => self.tile::<V, L, 1, 2, true>(w, c, groups, lanes),
+                            (1, 3) => self.tile::<V, L, 1, 3, true>(w, c, groups, lanes),
+                            (1, _) => self.tile::<V, L, 1, 4, true>(w, c, groups, lanes),
+                            (_, 1) => self.tile::<V, L, 2, 1, true>(w, c, groups, lanes),
+                            (_, 2) => self.tile::<V, L, 2, 2, true>(w, c, groups, lanes),
+                            (_, 3) => self.tile::<V, L, 2, 3, true>(w, c, groups, lanes),
+                            (_, _) => self.tile::<V, L, 2, 4, true>(w, c, groups, lanes),
                         };
                     }
+                    r += rows;
                 }
             }
             for (c, lanes) in lanes.into_iter().enumerate().take(count) {
@@ -239,33 +265,6 @@ impl Map<'_> {
                 }
             }
         }
-    }
-
-    /// Adds group `g` of one row, the `r`-th of those whose lanes these are, for `C` columns from `c`; `C`.
-    ///
-    /// # Safety
-    /// The row, the columns and the group exist; the machine has the set.
-    #[inline(always)]
-    unsafe fn row_group<V: Integers, L: Products<V>, const C: usize>(
-        &self,
-        w: Strided<u8>,
-        c: usize,
-        g: usize,
-        r: usize,
-        lanes: &mut [[V; 8]; FEW],
-    ) -> usize {
-        // SAFETY: by the caller.
-        unsafe {
-            let mut one = [[V::zero()]; C];
-            for i in 0..C {
-                one[i][0] = lanes[c + i][r];
-            }
-            self.group::<V, L, 1, C>(w, self.inputs::<C>(c), g, &mut one);
-            for i in 0..C {
-                lanes[c + i][r] = one[i][0];
-            }
-        }
-        C
     }
 
     /// The outputs of `count` columns (at most [`COLUMNS`]) from `c` for `rows` rows (at most [`PANEL`]) from `row` of
@@ -331,44 +330,59 @@ impl Map<'_> {
         groups: Range<usize>,
         lanes: *mut V,
     ) -> usize {
-        let x = self.inputs::<C>(c);
-        let mut r = 0;
         // SAFETY: by the caller.
         unsafe {
-            while r + 2 <= rows {
-                self.tile::<V, L, 2, C>(self.weights::<2>(first + r, 1), x, groups.clone(), lanes.add(r));
-                r += 2;
-            }
-            if r < rows {
-                self.tile::<V, L, 1, C>(self.weights::<1>(first + r, 1), x, groups, lanes.add(r));
+            for r in (0..rows).step_by(2) {
+                let groups = groups.clone();
+                let lanes = Lanes {
+                    start: lanes.add(r),
+                    stride: PANEL,
+                };
+                if r + 2 <= rows {
+                    self.tile::<V, L, 2, C, false>(self.weights::<2>(first + r, 1), c, groups, lanes);
+                } else {
+                    self.tile::<V, L, 1, C, false>(self.weights::<1>(first + r, 1), c, groups, lanes);
+                }
             }
         }
         C
     }
 
+    /// Adds some groups of `R` rows, for `C` columns from `c`, to their lanes; `C`. With `FETCH` what the rows have
+    /// behind is asked for.
+    ///
     /// # Safety
-    /// As for [`Map::columns`].
+    /// The rows, columns, groups and lanes exist; the machine has the set.
     #[inline(always)]
-    unsafe fn tile<V: Integers, L: Products<V>, const R: usize, const C: usize>(
+    unsafe fn tile<V: Integers, L: Products<V>, const R: usize, const C: usize, const FETCH: bool>(
         &self,
         w: Strided<u8>,
-        x: Strided<u8>,
+        c: usize,
         groups: Range<usize>,
-        lanes: *mut V,
-    ) {
+        lanes: Lanes<V>,
+    ) -> usize {
+        let len = SCALES + GROUP * L::BITS / 8;
+        let x = self.inputs::<C>(c);
         // SAFETY: by the caller.
         unsafe {
             let mut sums = [[V::zero(); R]; C];
             for c in 0..C {
-                sums[c] = lanes.add(c * PANEL).cast::<[V; R]>().read();
+                sums[c] = lanes.start.add(c * lanes.stride).cast::<[V; R]>().read();
             }
             for g in groups {
+                for r in 0..if FETCH { R } else { 0 } {
+                    let ahead = w.start.wrapping_add(r * w.stride + g * len + AHEAD);
+                    for line in 0..len.div_ceil(64) {
+                        V::prefetch(ahead.wrapping_add(64 * line));
+                    }
+                }
                 self.group::<V, L, R, C>(w, x, g, &mut sums);
             }
             for c in 0..C {
-                lanes.add(c * PANEL).cast::<[V; R]>().write(sums[c]);
+                lanes.start.add(c * lanes.stride).cast::<[V; R]>().write(sums[c]);
             }
         }
+        C
     }
 
     /// Adds group `g` of `R` rows and `C` columns to their lanes, `lanes[c][r]`.

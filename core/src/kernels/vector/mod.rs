@@ -10,12 +10,14 @@ mod attention;
 mod blocks;
 mod elements;
 mod linear;
+mod quantise;
 mod tile;
 
 pub(super) use attention::{accumulate, scores};
 pub(super) use blocks::{Integers, Products, linear as linear_blocks};
 pub(super) use elements::{exp_and_sum, gelu, scale_and_max, silu_mul};
 pub(super) use linear::linear;
+pub(super) use quantise::quantise;
 pub(super) use tile::dot;
 
 /// See [`Vector::alone`].

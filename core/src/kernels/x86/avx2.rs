@@ -58,6 +58,12 @@ impl Set for Avx2Fma {
     }
 
     #[inline(always)]
+    unsafe fn quantise(cols: usize, x: &[f32], out: &mut [f32]) {
+        // SAFETY: the caller vouches for the set.
+        unsafe { vector::quantise::<Lanes<false>>(cols, x, out) }
+    }
+
+    #[inline(always)]
     unsafe fn dot(a: &[f32], b: &[f32]) -> f32 {
         // SAFETY: the caller vouches for the set.
         unsafe { vector::dot::<Lanes<false>>(a, b) }

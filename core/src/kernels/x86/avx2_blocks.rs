@@ -23,6 +23,53 @@ impl<const VNNI: bool> Integers for Lanes<VNNI> {
     }
 
     #[inline(always)]
+    unsafe fn store_bytes(bytes: __m256i, to: *mut u8) {
+        // SAFETY: 32 bytes can be written; the store is unaligned.
+        unsafe { _mm256_storeu_si256(to.cast(), bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn lowest_bytes(lanes: [Self; 4]) -> __m256i {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let [a, b, c, d] =
+                lanes.map(|lanes| _mm256_and_si256(_mm256_castps_si256(lanes.0), _mm256_set1_epi32(255)));
+            // Packing goes on within each half of the registers, 4 bytes of each lane in turn.
+            let bytes = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
+            _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn no_sums() -> __m256i {
+        // SAFETY: no memory is touched.
+        unsafe { _mm256_setzero_si256() }
+    }
+
+    #[inline(always)]
+    unsafe fn add_bytes(bytes: __m256i, sums: __m256i) -> __m256i {
+        // SAFETY: no memory is touched.
+        unsafe { add::<VNNI>(_mm256_set1_epi8(1), bytes, sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_array(sums: __m256i) -> [i32; 8] {
+        let mut array = [0; 8];
+        // SAFETY: the array has 8 places; the store is unaligned.
+        unsafe { _mm256_storeu_si256(array.as_mut_ptr().cast(), sums) };
+        array
+    }
+
+    #[inline(always)]
+    unsafe fn larger_bits(self, b: Self) -> Self {
+        // SAFETY: no memory is touched.
+        unsafe {
+            let larger = _mm256_max_epi32(_mm256_castps_si256(self.0), _mm256_castps_si256(b.0));
+            Self(_mm256_castsi256_ps(larger))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn prefetch(address: *const u8) {
         // SAFETY: the instruction does nothing for addresses that cannot be read.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
@@ -113,7 +160,7 @@ impl<const VNNI: bool> Products<Lanes<VNNI>> for Q8 {
                 let once = bytes(x);
                 _mm256_add_epi32(once, once)
             } else {
-                _mm256_setzero_si256()
+                Lanes::<VNNI>::no_sums()
             }
         }
     }
