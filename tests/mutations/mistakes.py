@@ -34,6 +34,7 @@ TIES = (integration("session", "d12_ties_go_to_the_lowest_id"), r"assertion fail
 RESET = (integration("session", "reset_gives_the_same_bits"), r"over reset")
 END = (integration("session", "d5_without_end_of_text"), r"left == right` failed")
 ORDER = (integration("kernels", "every_tail_and_tile"), r'left == right` failed: Kernels\("avx2\+fma"\)')
+BLOCKS = (integration("kernels", "blocks::every_width_and_tile"), r'Kernels\("avx2\+fma')
 BATCH = (integration("kernels", "linear_depends_neither_on_batch"), r"batches of \d+")
 PIECES = (integration("kernels", "linear_argmax_takes_the_lowest_of_equals"), r"left == right` failed")
 BELIEVED = (integration("batch", "goldens_are_equal"), r"left == right` failed: A/speech_a4: 2 in a pass")
@@ -48,6 +49,7 @@ TABLES = "core/src/audio/tables.rs"
 ARGMAX = "core/src/kernels/argmax.rs"
 ATTENTION = "core/src/kernels/attention.rs"
 AVX2 = "core/src/kernels/x86/avx2.rs"
+AVX2_BLOCKS = "core/src/kernels/x86/avx2_blocks.rs"
 MATH = "core/src/kernels/math.rs"
 OPS = "core/src/kernels/ops.rs"
 RING = "core/src/kernels/ring.rs"
@@ -62,6 +64,7 @@ ROTARY = "core/src/model/rotary.rs"
 STEM = "core/src/model/stem.rs"
 SESSION = "core/src/session.rs"
 SESSION_BATCH = "core/src/session/batch.rs"
+SESSION_WORK = "core/src/session/work.rs"
 SCHEDULE = "core/src/session/schedule.rs"
 
 # A ring with room for one position more, so that a window that is too wide fits.
@@ -197,7 +200,7 @@ MISTAKES = [
         "values are clipped 8 below a constant; 8 below the loudest value of the chunk",
         (
             (MEL, "global_log_mel_max - 8.0", "global_log_mel_max - 80.0"),
-            (SESSION, FRAMES, FRAMES_BELOW_THE_LOUDEST),
+            (SESSION_WORK, FRAMES, FRAMES_BELOW_THE_LOUDEST),
         ),
         *TOKENS,
     ),
@@ -398,6 +401,18 @@ MISTAKES = [
             (ATTENTION, "earlier.saturating_add(n) <= ring.capacity\n", "earlier.saturating_add(n) <= ring.capacity + 1\n"),
         ),
         *CHUNKS,
+    ),
+    Mistake(
+        "blocks: half the offset made up for",
+        "levels of 8 bits get twice the offset for unsigned products; once made up for (needs a machine with AVX-VNNI)",
+        ((AVX2_BLOCKS, "_mm256_add_epi32(once, once)", "once"),),
+        *BLOCKS,
+    ),
+    Mistake(
+        "blocks: packed as the halves lie",
+        "the bytes of 32 columns are in their order; in that of the registers' halves (needs a machine with AVX2)",
+        ((AVX2_BLOCKS, "_mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))", "bytes"),),
+        *BLOCKS,
     ),
     # Norms, activations, conditioning, head.
     Mistake(

@@ -49,17 +49,22 @@ impl Model {
 
     /// The file.
     pub fn file(&self) -> Vec<u8> {
+        let data: Vec<&[u8]> = self.tensors.values().map(|tensor| &tensor.bytes[..]).collect();
+        safetensors::raw_file(&Value::Object(self.header()).to_string(), &data.concat())
+    }
+
+    /// The header of the file.
+    pub fn header(&self) -> Map<String, Value> {
         let mut header = Map::new();
         header.insert("__metadata__".into(), json!(self.metadata));
-        let (mut offset, mut data) = (0, Vec::new());
+        let mut offset = 0;
         for tensor in self.tensors.values() {
             let end = offset + tensor.bytes.len();
             let entry = json!({"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [offset, end]});
             header.insert(tensor.name.clone(), entry);
-            data.extend_from_slice(&tensor.bytes);
             offset = end;
         }
-        safetensors::raw_file(&Value::Object(header).to_string(), &data)
+        header
     }
 
     /// The same weights with those in blocks decoded to f32: what the f64 reference computes with.

@@ -2,6 +2,7 @@
 //!
 //! `fuzz/` builds them for libFuzzer; `tests/corpus.rs` runs them over the stored corpora in every test run.
 
+mod blocks;
 mod image;
 mod session;
 mod start;
@@ -18,6 +19,7 @@ use voxtral_core::model::Binding;
 
 use crate::agreement;
 use crate::agreement::wav::decode_in_pieces;
+pub use blocks::blocks;
 pub use image::{image, seal};
 pub use session::session;
 pub use start::start;
@@ -27,7 +29,7 @@ pub use tekken::{expanded, tekken};
 pub type Target = fn(&[u8]);
 
 /// All of them by the names of their corpora.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("safetensors", safetensors),
     ("json", json),
     ("params", params),
@@ -36,6 +38,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("session", session),
     ("start", start),
     ("image", image),
+    ("blocks", blocks),
 ];
 
 /// A `.safetensors` file: the verdict and the content of the reference, and a binding that refuses or agrees.
