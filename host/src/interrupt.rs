@@ -56,6 +56,14 @@ fn status_of(signal: libc::c_int) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
+/// From now on a file that gets larger than the system lets it (`ulimit -f`) is an error of the write and no sudden end.
+pub fn expect_full_files() {
+    // SAFETY: ignoring a signal runs no code.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// From now on Ctrl-C, SIGTERM and SIGHUP set [`flag`] and end the process with [`status`] a second later if it has
 /// not ended by then. A second one ends it at once. A signal that was ignored (as under `nohup`) stays so.
 ///

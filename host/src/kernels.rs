@@ -6,6 +6,15 @@ use voxtral_core::kernels::{Class, InstructionSet, Kernels};
 /// the lower of two sets, `avx2` (without AVX-VNNI) and `neon` (without dot products).
 pub const VARIABLE: &str = "VOXTRAL_KERNELS";
 
+/// What [`VARIABLE`] may be on this kind of machine.
+pub const WORDS: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["scalar", "scalar-fused", "avx2"]
+} else if cfg!(target_arch = "aarch64") {
+    &["scalar", "scalar-fused", "neon"]
+} else {
+    &["scalar", "scalar-fused"]
+};
+
 /// The best kernels of this machine, or what [`VARIABLE`] asks for. A [strange](strange_word) word asks for nothing.
 pub fn choose() -> Kernels {
     named(std::env::var(VARIABLE).as_deref().unwrap_or_default())

@@ -215,6 +215,13 @@ fn the_program_packs_and_inspects() {
     assert!(checked.stdout.contains("a whole packed model, 3 parts"), "{checked:?}");
     assert_eq!(run(["inspect", "--summary", arg(&out)]).code, Some(2));
     run(["pack", arg(dir), arg(&dir.join("params.json"))]).assert_refused(&["params.json"]);
+    // An image takes the place of another one, and of nothing else.
+    let again = run(["pack", arg(dir), arg(&out)]);
+    assert!(again.stderr.contains("in place of the image"), "{again:?}");
+    let recording = dir.join("recording.wav");
+    fs::write(&recording, "RIFF").unwrap();
+    run(["pack", arg(dir), arg(&recording)]).assert_refused(&["recording.wav", "already"]);
+    assert_eq!(fs::read(&recording).unwrap(), b"RIFF");
 
     // A bit of the weights, and one of the header.
     let mut damaged = bytes.clone();

@@ -271,6 +271,13 @@ fn lower_kernels_may_be_asked_for() {
             String::from_utf8(output.stdout).unwrap()
         };
         assert_eq!(with(&[arg(&file), "--silent"]).trim_end(), text, "{word}");
+        let output = voxtral()
+            .args([arg(&file), "--debug"])
+            .env("VOXTRAL_KERNELS", word)
+            .output()
+            .unwrap();
+        let debug = String::from_utf8(output.stderr).unwrap();
+        assert!(debug.contains(&format!("kernels {name}, ")), "{debug}");
         let version = with(&["--version"]);
         let told = version.lines().find_map(|line| line.strip_prefix("instruction set"));
         assert_eq!(told.map(str::trim), Some(name), "{version}");

@@ -115,6 +115,7 @@ fn damaged_weights_make_no_start() {
         let data = tensors.tensor("layers.0.feed_forward.w2.weight").unwrap().data();
         data.as_ptr() as usize - bytes.as_ptr() as usize
     };
+    let sound = bytes.clone();
     // The values are bfloat16: all ones is a NaN.
     bytes[damaged..damaged + 2].fill(0xFF);
     fs::write(&weights, bytes).unwrap();
@@ -134,6 +135,19 @@ fn damaged_weights_make_no_start() {
             assert!(ran.stderr.contains(&format!("{}: the model", dir.display())), "{ran:?}");
         }
     }
+
+    // An infinite embedding makes an infinite logit, which is no NaN yet.
+    let mut bytes = sound;
+    let damaged = {
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let name = "mm_streams_embeddings.embedding_module.tok_embeddings.weight";
+        tensors.tensor(name).unwrap().data().as_ptr() as usize - bytes.as_ptr() as usize
+    };
+    bytes[damaged..damaged + 2].copy_from_slice(&[0x80, 0xFF]);
+    fs::write(&weights, bytes).unwrap();
+    let ran = run(["prime", "-d", arg(dir)]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("or an infinity (Logits"), "{ran:?}");
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(names.count(), MODEL_FILES.len(), "nothing was written");
 }

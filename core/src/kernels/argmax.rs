@@ -14,12 +14,12 @@ const CHUNK: usize = 6 * panel(1);
 const TOGETHER: usize = 8;
 
 impl Ops<'_> {
-    /// Index of the largest value, the lowest of equals; `None` if any is NaN, or if there are none.
+    /// Index of the largest value, the lowest of equals; `None` if any is NaN or infinite, or if there are none.
     pub fn argmax(&self, x: &[f32]) -> Option<usize> {
         let mut best = 0;
         let mut largest = *x.first()?;
         for (i, &value) in x.iter().enumerate() {
-            if value.is_nan() {
+            if !value.is_finite() {
                 return None;
             }
             if value > largest {
@@ -78,7 +78,7 @@ impl Ops<'_> {
         }
     }
 
-    /// Pairs of the largest output of some rows for each input, NaN if one of them is, and its index among them as the
+    /// Pairs of the largest output of some rows for each input, NaN if one of them is not finite, and its index among them as the
     /// bits of a value: any bits are one, and this one is only copied.
     fn largest(&self, job: &Linear, rows: Range<usize>, pairs: &mut [f32]) {
         let n = pairs.len() / 2;

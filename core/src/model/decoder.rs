@@ -95,7 +95,7 @@ pub(crate) fn layers(
 }
 
 /// The tokens that follow the last `n` rows of `decoder.x`, in the first of `tokens`: of each the largest of its logits
-/// `RMSNorm(x) E^T`, the token embedding being the head, or `None` if one is NaN. Logits are the first rows of
+/// `RMSNorm(x) E^T`, the token embedding being the head, or `None` if one is not finite. Logits are the first rows of
 /// `decoder.logits`; where the layout has no room for them, they are nowhere stored.
 pub(crate) fn head(
     pass: &mut Pass,

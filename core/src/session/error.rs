@@ -28,7 +28,7 @@ pub enum SessionError {
         /// Its value.
         value: f32,
     },
-    /// The model computed NaN: weights are damaged. The session can only be reset.
+    /// The model computed NaN or an infinity: weights are damaged. The session can only be reset.
     NotANumber {
         /// Where it was noticed.
         stage: Stage,
@@ -62,7 +62,7 @@ impl fmt::Display for SessionError {
             Self::NotANumber { stage, position } => {
                 write!(
                     f,
-                    "the model computed NaN ({stage:?}, position {position}): its weights are damaged"
+                    "the model computed NaN or an infinity ({stage:?}, position {position}): its weights are damaged"
                 )
             }
             Self::Weights(error) => error.fmt(f),

@@ -114,7 +114,7 @@ impl Session {
         let values = positions.saturating_mul(params.decoder.dim);
         let embeddings = state.embeddings.get_mut(..values).unwrap_or_default();
         model::encoder::adapt(&mut pass, place.first, x, scratch, embeddings)?;
-        if embeddings.iter().any(|value| value.is_nan()) {
+        if embeddings.iter().any(|value| !value.is_finite()) {
             return Err(SessionError::NotANumber {
                 stage: Stage::Adapter,
                 position: self.encoded,

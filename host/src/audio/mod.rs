@@ -254,7 +254,9 @@ impl AudioFile {
     }
 
     fn mistaken_line(&self) -> Vec<String> {
-        let line = |name| format!("it begins like {name}, and was taken as raw samples, as was asked for");
+        let line = |name| {
+            format!("it begins like {name}, and was taken as raw samples, as --format, --rate and --channels ask for")
+        };
         self.mistaken.map(line).into_iter().collect()
     }
 }

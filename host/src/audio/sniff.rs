@@ -1,5 +1,6 @@
 //! What a file is, by its first bytes.
 
+use voxtral_core::format::image::Image;
 use voxtral_core::format::wav::{WavError, container_name};
 
 use super::{AudioError, Opened};
@@ -149,7 +150,10 @@ pub(super) fn container_or_raw(opened: &mut Opened) -> Result<Option<Container>,
         Err(Error::Audio {
             source: AudioError::Unknown { .. },
             ..
-        }) => Ok(None),
+        }) => match opened.look(HEAD)? {
+            head if Image::is_one(head) => Err(opened.audio(AudioError::NotAudio { found: Kind::Image })),
+            _ => Ok(None),
+        },
         Ok(Container::Mp3 | Container::Adts) if !tagged && !frames_follow(opened)? => Ok(None),
         found => found.map(Some),
     }

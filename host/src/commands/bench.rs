@@ -187,7 +187,7 @@ fn realtime(args: &Bench, model: &Model, cores: usize, start: Instant) -> Result
     for threads in counts {
         for batch in [1, MAX_BATCH] {
             console.note(format_args!(
-                "hearing {seconds} s with {threads} threads, {batch} in a pass"
+                "hearing {seconds} s, threads: {threads}, at most in a pass: {batch}"
             ));
             report.realtime(&realtime::measure(model, threads, batch, seconds)?)?;
         }

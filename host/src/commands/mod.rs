@@ -42,7 +42,8 @@ const USAGE_STATUS: u8 = 2;
 const AFTER_HELP: &str = "\
 Environment:
   VOXTRAL_MODEL    Directory of the model, where -d is not given
-  VOXTRAL_KERNELS  Lower instruction set than the best of this machine: avx2, neon, scalar-fused or scalar
+  VOXTRAL_KERNELS  Other kernels than the best of this machine: avx2 (without AVX-VNNI), neon (without dot products),
+                   scalar-fused (the same bits as these) or scalar
 
 Exit status:
     0  Success
@@ -100,14 +101,16 @@ pub fn definition() -> clap::Command {
 pub fn main() -> ExitCode {
     fault::install();
     interrupt::install();
+    interrupt::expect_full_files();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(told(&error)),
     };
     if let Some(word) = kernels::strange_word() {
         console::tell(format_args!(
-            "{}={word:?} names no kernels of this machine (scalar, scalar-fused, avx2, neon), so the best are used",
-            kernels::VARIABLE
+            "{}={word:?} names no kernels of this machine ({}), so the best are used",
+            kernels::VARIABLE,
+            kernels::WORDS.join(", ")
         ));
     }
     let result = match &cli.command {

@@ -1,5 +1,6 @@
 //! `voxtral pack`: the files of a model in one image, for flash.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::interrupt;
 use crate::map::{Bytes, Mapper};
 use crate::model::{FILES, Model};
+use crate::recognise::is_image;
 
 /// Bytes between two looks at whether Ctrl-C was pressed.
 const PIECE: usize = 1 << 20;
@@ -27,7 +29,7 @@ pub(super) struct Pack {
     /// Directory with consolidated.safetensors, params.json and tekken.json
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The image; it is there once it is whole
+    /// The image; it is there once it is whole, and takes the place of an image, but of no other file
     #[arg(value_name = "OUT.bin")]
     out: PathBuf,
     /// Also put in the start that all utterances share, as `voxtral prime` computes it, for the options below and
@@ -67,13 +69,22 @@ pub(super) fn run(args: &Pack) -> Result<ExitCode, Error> {
         parts.insert(2, (PartKind::Start, &start[..]));
     }
     let inputs = FILES.map(|name| args.directory.join(name));
+    let there = fs::metadata(&args.out).is_ok_and(|there| there.is_file() && there.len() > 0);
+    if there && !is_image(&args.out) {
+        return Err(Error::Exists { path: args.out.clone() });
+    }
     let mut file = NewFile::create(&args.out, &inputs, false)?;
     let len = write(&parts, &args.out, &mut file)?;
     file.keep().map_err(unwritten(&args.out))?;
     console.note(format_args!(
-        "{}: {} parts, {len} bytes",
+        "{}: {} parts, {len} bytes{}",
         args.out.display(),
-        parts.len()
+        parts.len(),
+        if there {
+            ", in place of the image that was there"
+        } else {
+            ""
+        }
     ));
     Ok(ExitCode::SUCCESS)
 }

@@ -316,7 +316,7 @@ pub(super) fn run(args: &Transcribe) -> Result<ExitCode, Error> {
         ));
         console.note(format_args!(
             "kernels {}, {} threads",
-            model.view().kernels().name(),
+            kernels::choose().name(),
             pool.threads()
         ));
     }
