@@ -109,6 +109,8 @@ debian_bare_metal() {
     local need=$1
     if ! debian_ready; then
         can_install || cannot "$need"
+        # Lists that came with the system may know an older Rust only, whose optimiser leaves ways to panic.
+        "${as_root[@]}" apt-get -qq update < /dev/null || true
         # Debian 12 has a current Rust under these names; elsewhere it has the plain ones.
         apt_install rustc-web cargo-web rust-web-src || apt_install rustc cargo rust-src || cannot "$need"
         debian_ready || cannot "$need"
