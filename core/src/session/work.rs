@@ -17,8 +17,13 @@ impl Session {
         executor: &dyn Executor,
         probe: &mut dyn Probe,
     ) -> Result<Step, SessionError> {
+        let pass = &mut Pass {
+            model,
+            ops: model.ops(executor),
+            probe,
+        };
         if self.model.is_none() {
-            self.condition(model, memory, executor, probe)?;
+            self.condition(pass, memory)?;
             self.model = Some(model.fingerprint());
             return Ok(Step::Worked);
         }
@@ -26,13 +31,13 @@ impl Session {
             return Ok(Step::Token(token));
         }
         if self.decoded < self.encoded {
-            return self.decode(model, memory, executor, probe);
+            return self.decode(pass, memory);
         }
         self.start(&mut memory.state);
         self.pour_silence(&mut memory.state);
         let positions = self.positions_ready()?;
         if positions > 0 {
-            self.encode(model, memory, executor, probe, positions)?;
+            self.encode(pass, memory, positions)?;
             return Ok(Step::Worked);
         }
         Ok(if self.end.is_some() {
@@ -57,38 +62,15 @@ impl Session {
         Ok(there.min(most))
     }
 
-    fn condition(
-        &mut self,
-        model: &Model,
-        memory: &mut Memory,
-        executor: &dyn Executor,
-        probe: &mut dyn Probe,
-    ) -> Result<(), SessionError> {
+    fn condition(&mut self, pass: &mut Pass, memory: &mut Memory) -> Result<(), SessionError> {
         let (state, scratch) = memory.condition()?;
-        let mut pass = Pass {
-            model,
-            ops: model.ops(executor),
-            probe,
-        };
         let delay = self.layout.options().delay_tokens;
-        model::condition(&mut pass, delay, scratch, state.ada)?;
+        model::condition(pass, delay, scratch, state.ada)?;
         Ok(())
     }
 
     /// Mel, stem, encoder and adapter over the next `positions`, whose samples are there.
-    fn encode(
-        &mut self,
-        model: &Model,
-        memory: &mut Memory,
-        executor: &dyn Executor,
-        probe: &mut dyn Probe,
-        positions: usize,
-    ) -> Result<(), SessionError> {
-        let mut pass = Pass {
-            model,
-            ops: model.ops(executor),
-            probe,
-        };
+    fn encode(&mut self, pass: &mut Pass, memory: &mut Memory, positions: usize) -> Result<(), SessionError> {
         let params = self.layout.params();
         let factor = params.downsample_factor as u64;
         let place = Place {
@@ -105,15 +87,15 @@ impl Session {
                 self.mel.frame(window, frame);
             }
         }
-        model::stem::stem(&mut pass, place.first, &mut state.stem, scratch, x)?;
+        model::stem::stem(pass, place.first, &mut state.stem, scratch, x)?;
 
         let (state, encoder, scratch) = memory.encoder(positions)?;
-        model::encoder::layers(&mut pass, &self.layout, place, state.encoder_cache, encoder, scratch)?;
+        model::encoder::layers(pass, &self.layout, place, state.encoder_cache, encoder, scratch)?;
 
         let (state, EncoderScratch { x, .. }, scratch) = memory.adapter(positions)?;
         let values = positions.saturating_mul(params.decoder.dim);
         let embeddings = state.embeddings.get_mut(..values).unwrap_or_default();
-        model::encoder::adapt(&mut pass, place.first, x, scratch, embeddings)?;
+        model::encoder::adapt(pass, place.first, x, scratch, embeddings)?;
         if embeddings.iter().any(|value| !value.is_finite()) {
             return Err(SessionError::NotANumber {
                 stage: Stage::Adapter,
@@ -134,18 +116,7 @@ impl Session {
     /// Behind the prompt the input of a position is the token of the one before. Those beyond the first are guessed: the
     /// pass counts as far as what it decides is what was guessed, and one position further. What it wrote to the cache
     /// behind that is written again before anything looks at it.
-    fn decode(
-        &mut self,
-        model: &Model,
-        memory: &mut Memory,
-        executor: &dyn Executor,
-        probe: &mut dyn Probe,
-    ) -> Result<Step, SessionError> {
-        let mut pass = Pass {
-            model,
-            ops: model.ops(executor),
-            probe,
-        };
+    fn decode(&mut self, pass: &mut Pass, memory: &mut Memory) -> Result<Step, SessionError> {
         let params = &self.layout.params().decoder;
         let first = self.decoded;
         let prompt_end = self.schedule.prompt_end();
@@ -171,9 +142,9 @@ impl Session {
         let behind = core::iter::once(self.last_token).chain(guesses);
         let before = (first..prompt_end).map_while(|position| self.schedule.prompt_id(position));
         let tokens = before.chain(behind).take(rows);
-        model::decoder::embed(&mut pass, tokens, decoder.x)?;
+        model::decoder::embed(pass, tokens, decoder.x)?;
         model::decoder::layers(
-            &mut pass,
+            pass,
             &self.layout,
             Place {
                 first,
@@ -190,7 +161,7 @@ impl Session {
         }
 
         let mut tokens = [None; MAX_BATCH];
-        model::decoder::head(&mut pass, deciding, &mut decoder, layer.quantised, &mut tokens)?;
+        model::decoder::head(pass, deciding, &mut decoder, layer.quantised, &mut tokens)?;
         let proposed = Proposed {
             first: end.saturating_sub(deciding as u64),
             tokens: tokens.get(..deciding).unwrap_or_default(),
